@@ -1,4 +1,4 @@
-"""The machines of a run, who looks after them, and what the simulator may know of them that nobody in it knows."""
+"""The machines of a run, what looks after them, and what the simulator knows of them that no broker knows."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Cluster:
         self.answered_names: list[str] = []
         """Those of them to which answers may be lost: users of our own client."""
         self.estranged: set[str] = set()
-        """Topics that got another id than their brokers know, since somebody wrote over their nodes."""
+        """Topics that got another id than their brokers know, since a tool wrote over their nodes."""
 
     def _hardware(self) -> Hardware:
         return {
@@ -119,7 +119,7 @@ class Cluster:
         return all(_runs(machine) and machine.is_ready for machine in self.brokers)
 
     def controller(self) -> list[BrokerMachine]:
-        """The machine that holds /controller, as the store has it now; none where nobody does."""
+        """The machine that holds /controller, as the store has it now; none where no machine does."""
         version = self.store_history.now(CONTROLLER)
         holder = -1 if version.stat is None else decode_controller(version.data)
         return [machine for machine in self.brokers if machine.broker_id == holder]
@@ -166,7 +166,7 @@ class Cluster:
 
     @contextmanager
     def kept_down(self, machine: Machine) -> Iterator[None]:
-        """While it lasts, nobody starts the machine again."""
+        """While it lasts, the machine is not started again."""
         self._kept_down[machine.name] += 1
         try:
             yield

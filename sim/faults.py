@@ -180,7 +180,7 @@ class Trouble:
         await self._cut_links([(one, other) if self._random.chance(0.5) else (other, one)])
 
     async def _controller_unheard(self) -> None:
-        """Requests arrive and are carried out; nobody hears of it, and they come again, or are given up."""
+        """Requests arrive and are carried out; their answers are lost, and they come again, or are given up."""
         for controller in self._cluster.controller():
             others = [machine.name for machine in self._cluster.brokers if machine is not controller]
             if not others:
@@ -308,7 +308,7 @@ class Trouble:
             deadline = self._loop.time() + NOTICE_S_MAX
             # Topics that are being deleted are not waited for: their live replicas leave the ISR one after the other,
             # the last member stays, as with Kafka, and the deletion waits for the dead one. There is nothing to lose.
-            # Nor is a partition that had just one other in sync, which left it meanwhile: nobody can take its place.
+            # Nor is a partition that had just one other in sync, which left it meanwhile: none can take its place.
             while any(
                 (state := states.state(each)) is not None
                 and machine.broker_id in state.isr
@@ -431,7 +431,7 @@ class Trouble:
             store.within(server.reopen)
 
     async def _controller_death(self) -> None:
-        """After the next few writes of partition states, whoever controls the cluster then dies, or stands still until
+        """After the next few writes of partition states, the controller of that moment dies, or stands still until
         another one controls it, and goes on.
         """
         history = self._cluster.store_history
@@ -486,7 +486,7 @@ class Trouble:
             await self._rest(0.3, 1)
 
     async def _death_after_join(self) -> None:
-        """Whoever joins an ISR must be able to lead at once."""
+        """A replica that joins an ISR must be able to lead at once."""
         states, joined = self._cluster.states, self._loop.create_future()
         if states is None:
             return
@@ -497,7 +497,7 @@ class Trouble:
 
         states.observers.append(look)
         if self._random.chance(0.7):
-            await self._down([self._broker()], power_cut=False)  # So that somebody will join.
+            await self._down([self._broker()], power_cut=False)  # So that a replica will join.
         try:
             victims = await asyncio.wait_for(joined, 10)
         except TimeoutError:

@@ -170,7 +170,7 @@ class Machine(ABC):
         except (BrokerFailed, StoreError, OSError) as error:
             self.failure = repr(error)
         except Exception as error:
-            # Started again and again it might come right, and nobody would know.
+            # Started again and again it might come right, and the fault would go unnoticed.
             self.failure = repr(error)
             if process is not None and process.alive:
                 self._loop.errors.append(error)
@@ -194,7 +194,7 @@ class Machine(ABC):
             self.process.kill()
 
     def power_cut(self) -> None:
-        """What was not synced is lost, as the seed decides; nobody else is told that the machine is gone."""
+        """What was not synced is lost, as the seed decides; no other machine is told that this one is gone."""
         process = self.process
         if process is not None:
             self._network.killed(process, power_cut=True)

@@ -112,7 +112,7 @@ class ClientHistory:
             self.acknowledged[where] = max(self.acknowledged.get(where, 0), offset + 1)
 
     def consumed(self, watch: GroupWatch, member: str, partition: TopicPartition, offset: int, value: bytes) -> None:
-        """A member was given a record: none may be left out before it, whoever had the partition then."""
+        """A member was given a record: none may be left out before it, whichever member had the partition then."""
         where = Incarnation(partition, _parsed(value)[1])
         self._note(where, offset, value)
         self.read += 1

@@ -1,7 +1,7 @@
 """What brokers log as errors: a run fails of it, unless a fault of the run explains it.
 
 Brokers go on after a mistake in one partition's or one answer's work, with a traceback in their log. Clients may never
-notice; here somebody reads the log.
+notice; here the log is read.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def check_flushes(machines: Sequence[BrokerMachine]) -> None:
                 (replica.log.flushed_offset, "says that it has flushed"),
                 (written.get(partition, 0), "has the recovery point"),
             ):
-                # An empty log may go on with a batch that begins before it: nobody reads what lies before the start.
+                # An empty log may go on with a batch that begins before it: what lies before the start is not read.
                 if offset > start:
                     _check(machine, partition, offset, says)
 

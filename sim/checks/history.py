@@ -60,7 +60,7 @@ class PartitionHistory:
     starts_at: int = 0
     """Greatest offset up to which a deletion was confirmed."""
     may_start_at: int = 0
-    """Greatest offset up to which somebody asked for deletion."""
+    """Greatest offset up to which a client asked for deletion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class History:
         )
 
     def deletion_asked(self, partition: TopicPartition, offset: int) -> None:
-        """Somebody asked to delete all records before `offset`."""
+        """A client asked to delete all records before `offset`."""
         history = self.of(partition)
         history.may_start_at = max(history.may_start_at, offset)
 

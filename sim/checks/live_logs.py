@@ -1,7 +1,7 @@
 """Logs of running brokers against a full scan of themselves: what a broker remembers must be what its bytes say.
 
 A mistake in memory (an epoch, a producer's sequence, an index entry, an open transaction) is often gone after the next
-start, which rebuilds it; nobody would see it in the end. One log is looked at at a time: a scan costs something.
+start, which rebuilds it; it could not be seen in the end. One log is looked at at a time: a scan costs something.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ class PartitionStates:
         self._registrations: dict[int, float] = {}
         """When each broker registered last."""
         self.on_joined: Callable[[TopicPartition, PartitionState, int, int | None], None] = lambda *_: None
-        """Told of who came into an ISR, with the broker epoch under which he is registered, None where he is not, or
-        has been only for so short that the controller need not know."""
+        """Told of each broker that came into an ISR, with the broker epoch under which it is registered; None where it
+        is not, or so short that the controller need not know."""
         self._incarnations: dict[str, dict[int, int]] = {}
         """[state path][broker] -> the broker epoch with which it was last seen in the ISR."""
         self.observers: list[Callable[[TopicPartition, PartitionState, PartitionState], None]] = []

@@ -2,7 +2,7 @@
 
 Invariant 4 by a chain: a batch of one epoch at one offset is the same everywhere and follows the same batch, so the
 prefixes are the same too. Invariant 5: every member of the true ISR holds the last batch below the high watermark of
-whoever presumes to lead. Invariant 7: one presumed leader for each epoch. 6: bounds within a replica.
+any broker that presumes to lead. Invariant 7: one presumed leader for each epoch. 6: bounds within a replica.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class ReplicaChecker:
                 self._check_leader(partition, presumption)
 
     def _check_controller(self, machine: BrokerMachine) -> None:
-        """Nobody listens to a controller that is older than one he has listened to."""
+        """No broker listens to a controller that is older than one that it has listened to."""
         node = machine.node
         if node is None:
             return
@@ -174,7 +174,7 @@ class ReplicaChecker:
         place = (batch.base_offset, batch.epoch)
         expected, follows = known.chain.setdefault(place, (batch, previous))
         if batch != expected:
-            # A leader that lost its power may write in the same epoch again what nobody else has seen.
+            # A leader that lost its power may write in the same epoch again what no other replica has seen.
             holders = [other.name for other in self._machines if self._holds(other, partition, expected)]
             require(4, not holders, f"{where}: {batch}; {holders} have {expected}")
             known.chain[place] = expected, follows = batch, previous
@@ -250,7 +250,7 @@ def replicas_of(machine: BrokerMachine) -> list[Replica]:
 
 
 def _log_start(machine: BrokerMachine, partition: TopicPartition) -> int | None:
-    """Where a running broker says that its log begins; None where nobody says anything."""
+    """Where a running broker says that its log begins; None where none says anything."""
     node = machine.node if machine.is_ready else None
     replica = None if node is None else node.replicas.get(partition)
     return None if replica is None else int(replica.log.log_start_offset)

@@ -1,6 +1,6 @@
 """What transactional producers asked for and were told, and what must therefore be so (invariant 13).
 
-A transaction's records, and the offset that it commits for a group, name it: so whoever reads committed records only
+A transaction's records, and the offset that it commits for a group, name it: so a reader of committed records only
 sees all of it or nothing, whatever became of the producer, the coordinator and the leaders.
 """
 

@@ -82,7 +82,7 @@ class LogScenario:
         self.clock = ManualClock()
         self.disk = SimulatedDisk(self.random.stream("disk"), self.clock.wall_ms)
         self.ledger = Ledger()
-        mount = self.disk.mount()  # Whoever set up the machine made the directory, and made it last.
+        mount = self.disk.mount()  # The machine was set up with the directory, durably.
         mount.make_directories("/data")
         mount.sync_file_system("/")
         self.disk.kill()

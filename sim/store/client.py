@@ -142,7 +142,7 @@ class SimulatedStore(StoreSession):
     @property
     def _known_zxid(self) -> int:
         """What a read that begins now must show: an ensemble's, what this session has seen; a single server's,
-        whatever anybody was told.
+        whatever clients were told.
         """
         return self._seen_zxid if len(self._hosts) > 1 else self._history.acknowledged_zxid
 

@@ -33,7 +33,7 @@ class Entry(NamedTuple):
 
     zxid: int
     apply: Callable[[Tree], Applied | None]
-    """Does the same to every copy of the tree; None where nobody can have watched for it."""
+    """Does the same to every copy of the tree; None where no client can have watched for it."""
 
 
 class _Request(NamedTuple):

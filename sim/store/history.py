@@ -2,7 +2,7 @@
 
 The history is noted where transactions are applied to the tree; what a crash of the store undid is taken back. Clients
 compare what they were answered with it: a read shows a state between its beginning and its end, a write that was
-answered is there and stays. Partitions' states are written by nobody but the controller (invariant 7).
+answered is there and stays. Partitions' states are written by the controller alone (invariant 7).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.store.client import Stat
 from tidelog.store.tree import Snapshot, Tree, parent_of
 
 _FENCED: Final = re.compile(rf"{TOPICS}/[^/]+/partitions(/.*)?")
-"""Paths of what nobody but the present controller writes. The node of a topic itself, its settings, and the wish that
+"""Paths of what the present controller alone writes. The node of a topic itself, its settings, and the wish that
 it shall go are none of them: Kafka writes these without the fence.
 """
 
@@ -67,7 +67,7 @@ class StoreHistory:
                 self._note(tree, path)
                 self._note(tree, parent_of(path))
         for path in paths:
-            # What stood there in the middle of the transaction nobody can have read.
+            # What stood there in the middle of the transaction cannot have been read.
             versions = self._nodes[path]
             versions[:] = [each for each in versions if each.zxid != self.zxid or each is versions[-1]]
 
@@ -85,7 +85,7 @@ class StoreHistory:
         self.is_passing = False
 
     def written_by(self, session_id: int, paths: Iterable[str]) -> None:
-        """A session has written, which is not noted yet: what is the controller's to write, nobody else may.
+        """A session has written, which is not noted yet: what is the controller's to write, no other client may.
 
         Between two controllers it is the last one's: who comes next reads everything after its election.
         """

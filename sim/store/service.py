@@ -76,7 +76,7 @@ class StoreService:
         self.servers: list[EnsembleServer] = []
         """None where brokers are connected with this one."""
         self.has_quorum = True
-        """Without it nobody is served, and no session ends."""
+        """Without it no client is served, and no session ends."""
         self._until_break = 0
         """Writes up to the one in the middle of which its connection breaks; 0: none."""
         self._break_after = False
@@ -104,7 +104,7 @@ class StoreService:
         self._break_after = carried_out
 
     def lose_quorum(self) -> None:
-        """Serves nobody, until `regain_quorum`: connections break, what was under way may have been carried out."""
+        """Serves no client, until `regain_quorum`: connections break, what was under way may have been carried out."""
         self.has_quorum = False
         for session in self._sessions.values():
             if session.connection is not None:

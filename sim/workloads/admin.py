@@ -83,7 +83,7 @@ class Administrator:
     async def create(
         self, name: str, partitions: int, configs: Mapping[str, str], replication_factor: int | None = None
     ) -> ErrorCode:
-        """Creates a topic; OSError or TimeoutError when nobody knows what became of it."""
+        """Creates a topic; OSError or TimeoutError when its outcome is unknown."""
         response = await self._router.ask_any(
             ApiKey.CREATE_TOPICS,
             messages.CreateTopicsRequest(

@@ -183,7 +183,7 @@ class Applications:
         return found
 
     def stop(self) -> None:
-        """Everybody leaves, with its offsets committed."""
+        """Every member leaves, with its offsets committed."""
         for reader in self._readers:
             reader.stopping = True
         for members in self._members.values():
@@ -193,7 +193,7 @@ class Applications:
             sharing.stopping = True
 
     async def check_final(self) -> None:
-        """Everybody is gone: what is committed is what was acknowledged last; transactions are whole, or not there."""
+        """All members are gone: what is committed is what was acknowledged last; transactions are whole, or absent."""
         for group in self._groups.values():
             floors = group.floors()
             for partition, (offset, note) in (await self._committed(group.group, self._subscribed)).items():

@@ -72,7 +72,7 @@ class Client(asyncio.Protocol):
         self._correlation_id = 0
 
     async def connect(self) -> None:
-        """OSError when nobody listens."""
+        """OSError when no process listens."""
         transport, _ = await self._network.connect(lambda: self, *self._address)
         assert isinstance(transport, asyncio.Transport)
         if not transport.is_closing():
@@ -134,7 +134,7 @@ class Client(asyncio.Protocol):
         for *_, future in waiting.values():
             if not future.done():
                 future.set_exception(error or ConnectionResetError("closed"))
-                future.exception()  # Whoever waits is told; whoever gave up needs no warning.
+                future.exception()  # A caller that waits is told; one that gave up needs no warning.
 
 
 class Leader(NamedTuple):

@@ -41,7 +41,7 @@ NOT_THE_COORDINATOR = frozenset(
 """Answers after which the coordinator is looked for again."""
 
 
-class AskAgain(ConnectionError):  # It is no failure: whoever asked goes on.
+class AskAgain(ConnectionError):  # It is no failure: the caller goes on.
     """The coordinator is another one, or not ready."""
 
 

@@ -1,8 +1,8 @@
 """A machine that is out of date: requests with leader, controller and broker epochs of before (invariant 7).
 
 What a right cluster refuses changes nothing in it. Only that is judged of which the refusal is certain: each epoch sent
-is older than the one that the very broker asked, or the store, had when the request left. Whoever cannot answer (he is
-not the controller, his disk is gone) may say so.
+is older than the one that the very broker asked, or the store, had when the request left. A broker that cannot answer
+(it is not the controller, its disk is gone) may say so.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CREATE_MS_MAX: Final = 2_000
 
 
 class Prober:
-    """See the module. For clusters with a store machine; `partitions` are those whose topics nobody deletes."""
+    """See the module. For clusters with a store machine; `partitions` are those whose topics are not deleted."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Prober:
         self._router.close()
 
     async def _has_moved(self) -> bool:
-        """Pauses; true at once when somebody else has come to control the cluster."""
+        """Pauses; true at once when another broker has come to control the cluster."""
         try:
             await asyncio.wait_for(self._moved.wait(), self._random.between(*PAUSE_S))
         except TimeoutError:

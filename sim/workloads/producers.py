@@ -1,6 +1,6 @@
 """Producers while things break. Each has several lanes: its records for one partition, numbered.
 
-Idempotent ones never give up: after any failure they send what is pending again, in order, to whoever leads by then.
+Idempotent ones never give up: after any failure they send what is pending again, in order, to the leader of that time.
 The others send each batch once; what became of it they learn, or they don't.
 """
 
@@ -44,7 +44,7 @@ AGAIN_CHANCE: Final = 0.08
 GAP: Final = 7
 """Records that it then leaves out."""
 NEVER_DELETED: Final = "kept"
-"""The topic whose records nobody deletes."""
+"""The topic whose records are not deleted."""
 
 NOTHING_WRITTEN: Final = frozenset(
     {

@@ -2,7 +2,7 @@
 
 Random targets with more or fewer replicas, replaced and cancelled on their way; plans in /admin/reassign_partitions,
 preferred elections by node, topics that a tool makes, grows and deletes. What was accepted last must be so in the end;
-of what nobody knows whether it was carried out, either may be so.
+of what may or may not have been carried out, either may be so.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 PAUSE_S: Final = (0.2, 3.0)
 REQUEST_MS_MAX: Final = 5_000
 LATE_S: Final = 60.0
-"""How long after it was asked for something may begin of which nobody heard: the store may have been away."""
+"""How long after it was asked for a reassignment may begin whose answer was lost: the store may have been away."""
 TOOL_TOPICS_MAX: Final = 3
 
 

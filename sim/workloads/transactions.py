@@ -355,7 +355,7 @@ class TransactionalProducer:
                 await self._live(instance)
                 instance.close()
             except FencedError as error:
-                # Nobody else has the id: the coordinator gave a transaction up that took too long.
+                # No other producer has the id: the coordinator gave a transaction up that took too long.
                 self.trace.record("fenced", self.transactional_id, repr(error))
                 instance.close()
             except AbortNeededError as error:

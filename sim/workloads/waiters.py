@@ -1,6 +1,6 @@
 """Consumers that wait, at the very end: a record that comes wakes all of them, at leaders and at followers.
 
-A fetch that is not woken is answered when its time is over, and nobody notices but those who wait: here, when nothing
+A fetch that is not woken is answered when its time is over, and only clients that wait notice: here, when nothing
 goes wrong any more, they would wait for very long.
 """
 

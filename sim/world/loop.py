@@ -30,7 +30,7 @@ CANCELLED_TIMERS_MAX: Final = 200
 
 
 class NothingToDoError(RuntimeError):
-    """Everybody waits, and nothing will ever wake them: a lost wake-up."""
+    """All tasks wait, and nothing will ever wake them: a lost wake-up."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -53,7 +53,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._now
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps who would have to be woken."""
+        """No thread sleeps that would have to be woken."""
 
     def _process_events(self, event_list: list[Any]) -> None:
         """There are none: networks and disks are timers."""

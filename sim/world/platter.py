@@ -41,7 +41,7 @@ class Inode:
         self.rotten_durable: dict[int, int] = {}
         """The same of what is on the platter: what mends it has to be synced."""
         self.rewritten = 0
-        """Counts what changed bytes that were there before: whoever reads along has to begin anew."""
+        """Counts what changed bytes that were there before: a check that reads along has to begin anew."""
 
     @staticmethod
     def sound(content: bytearray, rotten: dict[int, int]) -> bytearray:

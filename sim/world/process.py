@@ -158,7 +158,7 @@ class SimulatedExecutor(Executor):
             return
         future = self._futures.pop(work)
         if isinstance(work.error, ProcessDeath):
-            return  # Nobody is left to be told.
+            return  # No caller is left to be told.
         if work.error is not None:
             future.set_exception(work.error)
         else:

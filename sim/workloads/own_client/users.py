@@ -1,6 +1,6 @@
 """All users of the product's own client in a run: how they begin, and what they must achieve when all is well again.
 
-The end is a play in acts, each of which has led to a silence once: everybody speaks and is heard; a topic is deleted
+The end is a play in acts, each of which has led to a silence once: every user sends and is answered; a topic is deleted
 and made again; one partition has no leader while the others have; a topic is gone for good. In each act what is sent
 is acknowledged, and read by each group, within 10 s.
 """
@@ -159,7 +159,7 @@ class ClientUsers:
     # The course of a run.
 
     async def start(self) -> None:
-        """Makes the topics; everybody begins."""
+        """Makes the topics; every user begins."""
         if self._topics is None:
             return
         await self._topics.create()
@@ -285,7 +285,7 @@ class ClientUsers:
         router.close()
 
     def stop(self) -> None:
-        """Everybody leaves."""
+        """Every user leaves."""
         for producer in self._producers:
             producer.stopping = True
         for members in self._members.values():
@@ -299,7 +299,7 @@ class ClientUsers:
         return all(task.done() for task in self._tasks)
 
     def check_final(self) -> None:
-        """Everybody has left."""
+        """Every user has left."""
         for task in self._tasks:
             task.result()
         if self._topics is not None:

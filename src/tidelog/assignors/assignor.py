@@ -1,7 +1,7 @@
 """What an assignor is told and what it answers.
 
 The member that leads a group (or, since KIP-848, the broker) knows every member's subscription and every topic's
-partitions, and asks an assignor who gets what. A user's own is any class with a name and one method:
+partitions, and asks an assignor for the assignment. A user's own is any class with a name and one method:
 
     class OneForAll:
         name = "one-for-all"
@@ -115,7 +115,7 @@ def in_order(members: Mapping[MemberId, Subscription]) -> list[MemberId]:
 def subscribed_topics(
     members: Mapping[MemberId, Subscription], topics: Mapping[str, TopicLayout]
 ) -> dict[str, TopicLayout]:
-    """The topics that exist, have partitions and are wanted by somebody, by name in order."""
+    """The topics that exist, have partitions and are wanted by a member, by name in order."""
     wanted = frozenset[str]().union(*(subscription.topics for subscription in members.values()))
     names = (name for name in wanted if name in topics and topics[name].partitions > 0)
     return {name: topics[name] for name in sorted(names, key=by_text)}

@@ -32,7 +32,7 @@ class Racks:
         return cls({member: rack for member in members if (rack := subscriptions[member].rack)}, topics)
 
     def make_a_difference(self) -> bool:
-        """Whether it matters who gets which partition."""
+        """Whether it matters which member gets which partition."""
         if not self.of_member:
             return False
         each = [layout.racks_of(partition) for layout in self.topics.values() for partition in range(layout.partitions)]
@@ -40,7 +40,7 @@ class Racks:
         return not known.isdisjoint(self.of_member.values()) and any(racks != known for racks in each)
 
     def if_they_matter(self) -> Racks:
-        """These, or racks in which nobody is."""
+        """These, or racks without a member."""
         return self if self.make_a_difference() else Racks({}, self.topics)
 
     def of_partition(self, topic_partition: TopicPartition) -> frozenset[str]:

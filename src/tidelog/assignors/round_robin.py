@@ -2,7 +2,7 @@
 
     t0: 0 1 2, t1: 0 1 2, members a, b -> a: t0-0 t0-2 t1-1, b: t0-1 t1-0 t1-2
 
-A member whose turn it is and who does not want the topic is passed over, and the turn goes on from there: with unequal
+A member whose turn it is and that does not want the topic is passed over, and the turn goes on from there: with unequal
 subscriptions the shares may be far from equal.
 """
 

@@ -103,7 +103,7 @@ class _Rebalance:
         self.given = self._assign()
 
     def without_transfers(self) -> dict[MemberId, list[TopicPartition]]:
-        """`given` less what somebody else has, and has to give up first."""
+        """`given` less what another member has, and has to give up first."""
         return {
             member: [each for each in partitions if not self._is_transfer(each, member)]
             for member, partitions in self.given.items()

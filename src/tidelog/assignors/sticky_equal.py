@@ -17,7 +17,7 @@ from tidelog.model.identifiers import TopicPartition
 
 
 class EqualShares:
-    """One rebalance. `kept` -> what each member owned and nobody disputes; all of `topics` are wanted by everybody."""
+    """One rebalance. `kept`: what each member owned and no other claims; every member wants all of `topics`."""
 
     def __init__(
         self, kept: Mapping[MemberId, Iterable[TopicPartition]], topics: Mapping[str, TopicLayout], racks: Racks

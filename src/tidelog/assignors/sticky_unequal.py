@@ -28,7 +28,7 @@ class Kept:
 
 
 class _Loads:
-    """Who has which partitions, and who has least."""
+    """Which member has which partitions, and which has least."""
 
     def __init__(self, subscribers: Mapping[str, Sequence[MemberId]], members: Iterable[MemberId]) -> None:
         self.owner: dict[TopicPartition, MemberId] = {}

@@ -96,7 +96,7 @@ class _Levels:
     """
 
     def __init__(self, subscribers: Sequence[int], loads: list[int]) -> None:
-        """`loads` [member] are the caller's, who changes them as partitions move."""
+        """`loads` [member] are the caller's, which changes them as partitions move."""
         self._loads = loads
         self._members = sorted(subscribers, key=lambda member: (loads[member], member))
         self._low = loads[self._members[0]] - 1
@@ -128,7 +128,7 @@ class _Levels:
         return members[self._next_taker - 1]
 
     def giver(self) -> int | None:
-        """The next one to give a partition up; None: nobody is left."""
+        """The next member to give a partition up; None: none is left."""
         members, loads = self._members, self._loads
         if self._next_giver < self._high_start:
             if self._high_end <= self._high_start and self._high_start > 0:
@@ -193,7 +193,7 @@ class _Levelled:
         return -len(self._owners[topic]) / subscribers, subscribers, topic_rank(self._topics[topic].topic_id)
 
     def _deal(self, topic: str) -> None:
-        """Gives the topic's partitions that nobody owns to its least loaded subscribers."""
+        """Gives the topic's partitions without an owner to its least loaded subscribers."""
         levels = _Levels(self._subscribers[topic], self._loads)
         owners = self._owners[topic]
         for partition, owner in enumerate(owners):

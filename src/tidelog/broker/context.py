@@ -1,4 +1,4 @@
-"""What a handler knows about a request besides its body: who asks, through which door, and until when."""
+"""What a handler knows about a request besides its body: the client, its listener, and the deadline."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ async def hand_over_leaderships(
 ) -> None:
     """Has the controller make others the leaders of what this broker leads; calls `on_begin` where there are others.
 
-    Clients are served all the while; those who come late are told, for a moment, that the leader is another.
+    Clients are served all the while; those that come late are told, for a moment, that the leader is another.
     """
     if not config.controlled_shutdown_enable or len(node.metadata.image.brokers) < 2:
         return

@@ -27,10 +27,10 @@ class Deferred(Generic[T]):
         self._error: Exception | None = None
         self._callbacks: list[Callable[[Deferred[T]], object]] = []
         self.on_abandoned: Callable[[], object] | None = None
-        """Called when nobody wants the value any more (the client is gone), so that waiting can end early."""
+        """Called when the value is not wanted any more (the client is gone), so that waiting can end early."""
         self.on_hurried: Callable[[], object] | None = None
-        """Called when whoever waits for the value has something newer to ask: it may be completed now with what there
-        is. None where that makes no sense."""
+        """Called when the client that waits for the value has something newer to ask: the deferred may be completed now
+        with what there is. None where that makes no sense."""
 
     @staticmethod
     def of(value: U) -> Deferred[U]:
@@ -63,7 +63,7 @@ class Deferred(Generic[T]):
         return cast(T, self._value)
 
     def abandon(self) -> None:
-        """Says that the value is not wanted any more; completing it stays allowed and has no effect on anybody."""
+        """Says that the value is not wanted any more; completing it stays allowed and has no effect."""
         tell = self.on_abandoned
         if not self.done and tell is not None:
             # Once is enough, and nothing here is to keep what will not complete in memory.

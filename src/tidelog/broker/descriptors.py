@@ -23,7 +23,7 @@ STORE_MIN: Final = 16
 STORE_MAX: Final = 1_000
 """Connections to a store that is served by the same process: brokers have one or two each, tools the rest."""
 LIMIT_MIN: Final = 96
-"""A broker with fewer descriptors would serve next to nobody, and is refused."""
+"""A broker with fewer descriptors would serve next to no clients, and is refused."""
 SHARE_MIN: Final = 32
 """What each broker needs where several are in one process."""
 LIMIT_ADVISED: Final = 1_024

@@ -113,7 +113,8 @@ class DiskScheduler:
             self._shell.soon(self._flush)
 
     def _flush(self) -> None:
-        """Flushes all logs that ask for it, as one group in each log directory; who asks meanwhile shares the next."""
+        """Flushes all logs that ask for it, as one group in each log directory; requests that arrive meanwhile join the
+        next."""
         self._flush_scheduled = False
         if self._stopped:
             return
@@ -170,7 +171,7 @@ class DiskScheduler:
             try:
                 done.result()
             except OSError as error:
-                # Whoever reads there meets it again, and judges the device.
+                # The next read there meets it again, and judges the device.
                 logger.info("not checked ahead: partition=%s error=%s", log.topic_partition, error)
 
         self._shell.in_pool(InDirectories((log.owner.path,), log.check_ahead)).on_complete(checked)
@@ -186,7 +187,7 @@ class DiskScheduler:
         return durable
 
     def _write_starts(self) -> None:
-        """Writes the checkpoints for who waits for them; what is being written just now may be older."""
+        """Writes the checkpoints for the callers that wait for them; what is being written just now may be older."""
         if not self._awaiting_starts or self._logs.maintenance.is_checkpointing or self._starts_timer is not None:
             return
         waiting, self._awaiting_starts = self._awaiting_starts, []

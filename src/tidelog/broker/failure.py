@@ -10,7 +10,7 @@ class BrokerFailed(Exception):
 
 
 def disk_refused(error: OSError) -> str:
-    """What a file system's refusal means to whoever starts a broker."""
+    """What a file system's refusal means to the operator who starts a broker."""
     reason = error.strerror or str(error)
     if error.filename is None:
         return reason

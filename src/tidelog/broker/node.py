@@ -384,7 +384,7 @@ class Node:
         return None if self._security is None else self._security.authorizer
 
     def directory_failed(self) -> None:
-        """A log directory went offline: whoever waits for its partitions is answered."""
+        """A log directory went offline: requests that wait for its partitions are answered."""
         for replica in list(self.replicas):
             if replica.log.is_offline:
                 self.replicas.disturbed(replica)

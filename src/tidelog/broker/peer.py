@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Peer:
-    """Who is at the other end of a connection."""
+    """The client, or broker, at the other end of a connection."""
 
     __slots__ = (
         "access",
@@ -52,7 +52,7 @@ class Peer:
         """Told for how many milliseconds nothing more is to be read from the peer."""
 
     def authenticated(self, principal: Principal) -> None:
-        """The peer has shown who it is, or that it need not; its address is known."""
+        """The peer has authenticated, or need not; its address is known."""
         self.principal = principal
         self.access = None if self.authorizer is None else Access(self.authorizer, principal, self.address)
 

@@ -1,6 +1,6 @@
 """Start and stop of a broker: what is around a node, made and ended in order.
 
-    bind -> store -> membership -> logs loaded -> node -> registered -> controller elected -> told who leads -> ready
+    bind -> store -> membership -> logs loaded -> node -> registered -> controller elected -> told the leaders -> ready
 
 Ports are bound first, so that a port in use is found before anything is touched, but connections are not served before
 the broker knows the cluster: a client that can connect gets a true answer. What the simulator replaces are the ports
@@ -76,7 +76,7 @@ T = TypeVar("T")
 LEADING_MS_MAX: Final = 5_000
 """How long it waits then until it leads what it is to lead; clients that come before are told to try again."""
 READY_MS_MAX: Final = 60_000
-"""How long a starting broker waits to be told by the controller who it is."""
+"""How long a starting broker waits until the controller's metadata has it as live."""
 
 
 class Runtime:
@@ -445,7 +445,7 @@ class Runtime:
             self._driver.marks_changed()
 
     def _brokers_changed(self) -> None:
-        """The controller told who is alive: connections to all others end."""
+        """The controller told which brokers are live: connections to all others end."""
         self._peers.retain(self.node.metadata.image.brokers)
 
     def _peer_reached(self, broker_id: int) -> None:
@@ -461,7 +461,7 @@ class Runtime:
         self.node.broker_epoch = broker_epoch
 
     def _controller_changed(self, controller_id: int) -> None:
-        """Whoever was asked as the controller and is not: what waits there is asked of the new one."""
+        """Requests that wait at the former controller are asked of the new one."""
         for purpose in (Purpose.REPORT, Purpose.FORWARD):
             self._peers.close_purpose(purpose, but=controller_id)
 
@@ -495,7 +495,7 @@ class Runtime:
     async def stop(self, *, hand_over: bool = True) -> None:
         """Stops cleanly: leaderships handed over, connections closed, logs flushed and marked clean, the session ended.
 
-        Without `hand_over` where the whole cluster stops: there is nobody to take them. Idempotent.
+        Without `hand_over` where the whole cluster stops: there is no broker to take them. Idempotent.
         """
         if hand_over:
             await self._hand_over()
@@ -528,7 +528,7 @@ class Runtime:
         await self._shell.stop()
         logs, self._logs = self._logs, None
         if logs is not None:
-            # Logs that are still being recovered are not clean, whoever stops the broker.
+            # Logs that are still being recovered are not clean, whatever stops the broker.
             if clean and node is not None:
                 logs.close(node.broker_epoch, but=self._shell.busy_directories)
             else:

@@ -99,12 +99,12 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except SystemExit as stop:
-        # What prints help ends the program itself where nobody reads it any more.
+        # What prints help ends the program itself where its output is not read any more.
         if not isinstance(stop.__context__, BrokenPipeError):
             raise
         return DONE
     except BrokenPipeError:
-        # Whoever read our output has seen enough (`| head`); the interpreter's last flush must find no pipe.
+        # The reader of our output has seen enough (`| head`); the interpreter's last flush must find no pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except WrongUsage as error:

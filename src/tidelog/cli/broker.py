@@ -70,7 +70,7 @@ def broker(properties: str, overrides: dict[str, str], log_level: str = "info", 
                 config,
                 stop,
                 _say_ready,
-                # A secret, for nobody but a supervisor.
+                # A secret, for a supervisor alone.
                 None if parent_pipe is None else lambda key: print(f"session: {key}", flush=True),
             ),
             parent_pipe=parent_pipe,

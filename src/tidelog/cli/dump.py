@@ -69,7 +69,7 @@ def dump(
                 else:
                     print(item.line())
         except BrokenPipeError:
-            raise  # Whoever reads has seen enough.
+            raise  # The reader has seen enough.
         except OSError as error:
             refused.append(f"{path}: {error.strerror}")
     if refused:

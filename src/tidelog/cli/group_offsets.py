@@ -43,7 +43,7 @@ class Progress:
 
 
 def progress(cluster: BlockingCluster, group: GroupDescription) -> list[Progress]:
-    """The partitions that a group has or has committed: members with the most first, then what nobody has."""
+    """The partitions that a group has or has committed: members with the most first, then what no member has."""
     committed = cluster.run(committed_offsets(cluster.routing, group.group))
     owners: dict[TopicPartition, MemberDescription | None] = {}
     for member in sorted(group.members, key=lambda member: -len(member.partitions)):

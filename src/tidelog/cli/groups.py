@@ -38,7 +38,7 @@ GROUP_STATES: Final = (
 GROUP_TYPES: Final = ("Classic", "Consumer", "Share", "Streams")
 
 RESETTABLE: Final = ("Empty", "Dead")
-"""States of groups whose offsets are nobody's at the moment."""
+"""States of groups whose offsets no member uses at the moment."""
 
 
 @app.command("list")

@@ -201,7 +201,7 @@ async def _move_served(store: str, to: str, rights: _Rights, replace: bool) -> M
     if before.moved_to is not None:
         if before.moved_to != to:
             raise Refused([f"{store} has moved to {before.moved_to} already: move it on from there"])
-        # Whoever moved it may have died before this.
+        # The process that moved it may have died before this.
         async with _session(to, rights) as new:
             await finish(new, before.import_id)
         await _await_relay(store, to)
@@ -225,7 +225,7 @@ async def _move_served(store: str, to: str, rights: _Rights, replace: bool) -> M
         try:
             moved = await move(former, new, store, to, replace=replace)
         except Exception:
-            # The last step may have been carried out although nobody heard of it: the server knows.
+            # The last step may have been carried out although its answer was lost: the server knows.
             after = await _look(store)
             if after.moved_to != to:
                 raise
@@ -382,7 +382,7 @@ async def _session(connect: str, rights: _Rights) -> AsyncIterator[StoreClient]:
 
 @contextlib.asynccontextmanager
 async def _embedded(data: Path, *, create: bool) -> AsyncIterator[EmbeddedStore]:
-    """The store of a directory that nobody uses."""
+    """The store of a directory that no process uses."""
     from tidelog.ports.real import SystemClock, SystemRandom
     from tidelog.store.embedded import EmbeddedStore
     from tidelog.store.sqlite import SqlitePersistence

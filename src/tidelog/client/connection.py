@@ -151,7 +151,7 @@ class Connection(asyncio.BufferedProtocol):
                         broker=str(self.address)
                     )
                 )
-                future.exception()  # Marks it as seen: nobody may be waiting any more.
+                future.exception()  # Marks it as seen: the caller may be waiting no more.
         self._waiting.clear()
         return error
 

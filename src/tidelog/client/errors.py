@@ -165,7 +165,7 @@ class BatchRefused(KafkaError):
                 f"nothing is wrong with record {index}, but it was sent in one batch with {len(self.record_errors)}"
                 f" that the broker refused (the first at {places}): send it again without them"
             )
-        # The batch's code is that of one of its records, and nobody says of which.
+        # The batch's code is that of one of its records; the broker does not say of which.
         return KafkaError(self.code if len(self.record_errors) == 1 else ErrorCode.INVALID_RECORD, words)
 
 
@@ -241,7 +241,7 @@ class CommitRefused(KafkaError):
 
 
 class Fenced(KafkaError):
-    """Somebody else goes by this one's name (group.instance.id, transactional.id) now: this one must stop."""
+    """Another client has this one's name (group.instance.id, transactional.id) now: this one must stop."""
 
     advice = "stop this one: the other goes on"
 

@@ -204,7 +204,7 @@ class Fetcher:
         self.paused.difference_update(partitions)
         self._wake()
 
-    # Step by step, for those who have more to wait for than data
+    # Step by step, for callers that have more to wait for than data
 
     async def advance(self) -> None:
         """Sends what fetches there are to send; raises the error of one that failed for good.

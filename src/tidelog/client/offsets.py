@@ -41,7 +41,7 @@ class CommittedOffset:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupMember:
-    """Who commits: a member of a group, or (`generation` -1, no id) somebody while the group has no members.
+    """Who commits: a member of a group, or (`generation` -1, no id) a client while the group has no members.
 
     `generation` is the member epoch in groups of KIP-848; `instance_id` a static member's lasting name (KIP-345).
     `topics_read` are the ids of the topics whose offsets it commits, [name] -> id, where they are known: in another

@@ -50,7 +50,7 @@ class Routing:
 
     `now` gives monotonic seconds, `draw` numbers in [0, 1). `call_timeout_s` bounds one request, an operation's
     deadline all its attempts. With `fail_fast` an operation that can reach no broker at all ends at once instead of
-    trying until its deadline: right for a command that somebody waits for, wrong while brokers may be restarting.
+    trying until its deadline: right for a command that its user waits for, wrong while brokers may be restarting.
     """
 
     def __init__(
@@ -440,7 +440,7 @@ class Routing:
 
 
 def _of_key(code: ErrorCode, key: str, key_type: int, text: str | None) -> KafkaError:
-    """What a coordinator's error code comes to, or that of who was to name it."""
+    """What an error code comes to, of a coordinator or of the broker that was to name it."""
     if key_type == COORDINATOR_TRANSACTION:
         return refusal(code, f"the coordinator of transactional id '{key}'", text, transactional_id=key)
     return refusal(code, f"the coordinator of group '{key}'", text, group=key)

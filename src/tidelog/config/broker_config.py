@@ -3,7 +3,7 @@
     default  <  server.properties, --override  <  cluster-wide change  <  change of this broker
 
 Changes are kept in the store (/config/brokers/<default>, /config/brokers/N) and come in through `set_dynamic`;
-every later `get` returns them, and `on_change` tells those who hold a copy.
+every later `get` returns them, and `on_change` tells parts that hold a copy.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ class BrokerConfig:
         return self.values[name]
 
     def is_set(self, name: str) -> bool:
-        """Whether somebody set it, in the file or while running; false where the default stands."""
+        """Whether it was set, in the file or while running; false where the default stands."""
         return name in self.dynamic_broker or name in self.dynamic_default or name in self.static
 
     # What several settings make together.
@@ -348,7 +348,7 @@ class BrokerConfig:
         return changed
 
     def on_change(self, told: Callable[[frozenset[str]], object]) -> None:
-        """Calls `told(names)` whenever settings got other values, for those who keep what follows from them."""
+        """Calls `told(names)` whenever settings got other values, for parts that keep what follows from them."""
         self._listeners_of_changes.append(told)
 
     def _resolve(self) -> dict[str, Value]:

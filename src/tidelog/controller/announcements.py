@@ -46,7 +46,7 @@ SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "
 
 
 class Announcements:
-    """Collects during one turn of the controller what is to be told, and to whom."""
+    """Collects during one turn of the controller what is to be told, and to which brokers."""
 
     def __init__(self, state: ControllerState) -> None:
         self._state = state
@@ -84,7 +84,7 @@ class Announcements:
         self._metadata[topic_partition] = None
 
     def brokers_changed(self) -> None:
-        """Who is live changed: everybody gets the list."""
+        """The live brokers changed: every broker gets the list."""
         self._metadata_wanted = True
 
     def everything_to(self, broker_id: BrokerId) -> None:
@@ -95,7 +95,7 @@ class Announcements:
                 self._leader_and_isr.setdefault(broker_id, {}).setdefault(topic_partition, False)
 
     def deleted(self, topic_partition: TopicPartition) -> None:
-        """The partition is being deleted: nobody should serve it any more."""
+        """The partition is being deleted: no broker should serve it any more."""
         self._deleted[topic_partition] = None
         self._metadata.pop(topic_partition, None)
 
@@ -111,7 +111,7 @@ class Announcements:
         """The requests, metadata first, so that a new leader is known where it is asked for."""
         sends = []
         live = sorted(self._state.image.brokers)
-        # Who is to stop need not be told first whom to follow.
+        # A replica that is to stop need not be told first which leader to follow.
         for broker_id, stopped in self._stops.items():
             for topic_partition in stopped:
                 self._leader_and_isr.get(broker_id, {}).pop(topic_partition, None)
@@ -169,8 +169,8 @@ class Announcements:
             topic = self._state.image.topics.get(topic_partition.topic)
             if image is None or topic is None:
                 continue
-            # A partition without a state was never led: nobody can be told anything about it. One whose state cannot be
-            # read is there, without a leader that this controller knows: clients count partitions.
+            # A partition without a state was never led: there is nothing to tell brokers about it. One whose state
+            # cannot be read is there, without a leader that this controller knows: clients count partitions.
             is_known = image.has_state or self._state.has_unreadable_state(topic_partition)
             if not is_known and topic_partition not in self._deleted:
                 continue

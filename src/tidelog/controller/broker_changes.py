@@ -34,7 +34,8 @@ from tidelog.model.identifiers import NO_LEADER, BrokerEpoch, BrokerId, TopicPar
 
 
 def change_brokers(turn: ControllerTurn, event: BrokersChanged) -> list[BrokerId]:
-    """Compares who is registered with who was; another epoch is a broker that came back before its end was seen.
+    """Compares the registered brokers with the former ones; another epoch is a broker that came back before its end was
+    seen.
 
     Such a broker may have lost what was not flushed: it leaves ISRs and leaderships as if it had been away (KIP-380).
     Returns the newcomers.
@@ -59,10 +60,10 @@ def change_brokers(turn: ControllerTurn, event: BrokersChanged) -> list[BrokerId
 
 
 def begin(turn: ControllerTurn) -> None:
-    """What a new controller does first: brings the states in line with who is live, and tells everybody everything."""
+    """What a new controller does first: brings the states in line with the live brokers, and tells each everything."""
     state = turn.state
     # Kafka's new controller writes a led partition twice: first without its leader, then with the next one. It writes
-    # what nobody leads too, with the next epoch, while the last member of its ISR is away.
+    # what has no leader too, with the next epoch, while the last member of its ISR is away.
     for topic_partition, image in list(state.image.partitions()):
         if not image.has_state or topic_partition.topic in state.deleting:
             continue
@@ -115,8 +116,8 @@ def _lost_its_tail(turn: ControllerTurn, topic_partition: TopicPartition, leader
 def _bounced(turn: ControllerTurn, topic_partition: TopicPartition, isr: Sequence[BrokerId]) -> list[BrokerId]:
     """Live members of an ISR that registered after its state was written: they were away, and no controller saw it.
 
-    They may have lost what was not flushed, so whoever stayed is before them (as in `change_brokers`). Where nobody
-    stayed, as when the whole cluster was restarted, nobody is.
+    They may have lost what was not flushed, so replicas that stayed come before them (as in `change_brokers`). Where
+    none stayed, as when the whole cluster was restarted, none does.
     """
     away = [id for id in isr if _registered_since(turn, topic_partition, id)]
     return away if len(away) < len(isr) else []
@@ -163,7 +164,7 @@ def remove_replicas(
 
     `gone` is by broker, its replicas. First come the partitions that get another leader, then the others. Where no
     member of the ISR can lead, those that have all records stay in it: any of them is waited for, since nothing was
-    committed without them. No unclean leader is elected where one is among the `returning`, who are back in the same
+    committed without them. No unclean leader is elected where one is among the `returning`, which are back in the same
     turn.
     """
     affected: dict[TopicPartition, list[BrokerId]] = {}
@@ -243,7 +244,7 @@ def shut_down(turn: ControllerTurn, request: ControlledShutdown) -> list[TopicPa
 
     It is not live any more to elections and ISRs, though it still serves what it leads. Asked again, it is tried again.
     Returns what it still leads, for no other member of the ISR is live. A partition without further replicas is left
-    alone: there is nobody to hand it to.
+    alone: there is no other replica to hand it to.
     """
     check_broker_epoch(turn, request.broker_id, request.broker_epoch)
     leaving, state = request.broker_id, turn.state

@@ -71,7 +71,7 @@ def adopt_configs(turn: ControllerTurn, event: ConfigsChanged) -> None:
     if is_topic and resource.name not in turn.state.image.topics:
         return
     known = turn.state.image.configs.get(resource)
-    # An empty node is known too: who alters the settings sets it, who deletes the topic deletes it.
+    # An empty node is known too: a change of the settings sets it, a deletion of the topic deletes it.
     if event.values == known or values == known:
         return
     turn.state.replay(NodeRead(config_path(resource), encode_config(values), 0))

@@ -3,7 +3,7 @@
 A deletion outlives the request and even the controller: its mark is the node in /admin/delete_topics. It ends when
 every replica was stopped; with a dead broker it waits until that one is back, and a broker that lacks descriptors or
 memory for it is asked again after some seconds. Another client may remove the topic's node meanwhile: then there is
-nothing left to wait for. What is kept here (who has still to stop, who waits for the answer) is transient: a new
+nothing left to wait for. What is kept here (replicas that have still to stop, requests that wait) is transient: a new
 controller asks all replicas again.
 """
 
@@ -93,7 +93,7 @@ class Deletions:
             self._stop(turn, broker_id, self._to_stop)
 
     def topics_changed(self, turn: ControllerTurn) -> None:
-        """Ends the deletions of topics that somebody else has removed."""
+        """Ends the deletions of topics that another client has removed."""
         for topic in [topic for topic in self._to_stop if topic not in turn.state.image.topics]:
             self._finish(turn, topic)
         self._answer(turn)
@@ -157,7 +157,7 @@ class Deletions:
                 turn.tell.deleted(TopicPartition(name, index))
                 for broker_id in image.replicas:
                     if broker_id in image.adding and broker_id not in (*image.isr, *turn.state.image.brokers):
-                        # A reassignment waits for it, for ever if nobody has that id: what it may have is a copy.
+                        # A reassignment waits for it, for ever if no broker has that id: what it may have is a copy.
                         continue
                     replicas.setdefault(broker_id, set()).add(TopicPartition(name, index))
             self._to_stop[name] = replicas

@@ -1,4 +1,4 @@
-"""Elections: who leads a partition that has no leader, or should have another one.
+"""Elections: the leader of a partition that has none, or should have another one.
 
 A leader comes from the live members of the ISR that have all their records, in the order of the assigned replicas. A
 member that is known to have lost records (`marks`) is not elected: the partition waits for another one, as it waits for
@@ -192,7 +192,7 @@ def elect_offline(
 
 
 def elect_offline_of(turn: ControllerTurn, topic: str) -> None:
-    """The same for one topic: who allows unclean elections wants its leaderless partitions back now."""
+    """The same for one topic: unclean elections were allowed to have its leaderless partitions back now."""
     image = turn.state.image.topics.get(topic)
     if image is not None:
         elect_offline(turn, [(TopicPartition(topic, index), each) for index, each in image.partitions.items()])

@@ -267,7 +267,8 @@ class ReassignPartition:
 
     topic_partition: TopicPartition
     replicas: Sequence[BrokerId] | None
-    """Who is to hold it, the preferred leader first; None: the reassignment in progress is to be cancelled."""
+    """The brokers that are to hold it, the preferred leader first; None: the reassignment in progress is to be
+    cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +321,7 @@ class AllocateProducerIds(Request[ProducerIdBlock]):
 
 @dataclass(frozen=True, slots=True)
 class ControlledShutdown(Request[Sequence[TopicPartition]]):
-    """A broker wants to leave. The answer: partitions that it still leads, for nobody else can."""
+    """A broker wants to leave. The answer: partitions that it still leads, for no other replica can."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -344,7 +345,7 @@ class Elected:
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged:
-    """Who is registered now, all of them; a higher epoch is a restarted broker."""
+    """All brokers that are registered now; a higher epoch is a restarted broker."""
 
     registrations: Sequence[BrokerRegistration]
 
@@ -456,7 +457,7 @@ class DeletionsRequested:
 
 @dataclass(frozen=True, slots=True)
 class TopicNode:
-    """Content of /brokers/topics/<name> as somebody else wrote it; None when it is gone."""
+    """Content of /brokers/topics/<name> as another client wrote it; None when it is gone."""
 
     name: str
     data: bytes | None

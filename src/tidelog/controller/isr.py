@@ -103,7 +103,7 @@ def _refusal(turn: ControllerTurn, broker_id: BrokerId, proposal: IsrProposal, i
         registration = brokers.get(member.broker_id)
         if registration is None or member.broker_epoch not in (NO_BROKER_EPOCH, registration.epoch):
             return ErrorCode.INELIGIBLE_REPLICA
-        # Who is in the ISR and shuts down leaves it in that turn; only newcomers are to be kept out.
+        # A broker in the ISR that shuts down leaves it in that turn; only newcomers are to be kept out.
         is_new = member.broker_id not in image.isr
         if is_new and not turn.state.is_online(member.broker_id, proposal.topic_partition):
             return ErrorCode.INELIGIBLE_REPLICA

@@ -125,8 +125,8 @@ def adopt_plan(turn: ControllerTurn, event: ReassignmentsRequested) -> None:
     """What an old tool wrote into /admin/reassign_partitions.
 
     The node stays until all of it is done: tools look at it to see whether something is under way. That it is gone
-    cancels nothing. One that cannot be read, or that names nobody, stays where it is, as with Kafka: no tool writes
-    another one before somebody deletes it.
+    cancels nothing. One that cannot be read, or that names no partition, stays where it is, as with Kafka: no tool
+    writes another one before it is deleted.
     """
     known = turn.state.plan
     if event.data is None:
@@ -251,7 +251,7 @@ def _cancelled(topic_partition: TopicPartition, image: PartitionImage) -> Move:
 
 
 def _list_fault(replicas: Sequence[BrokerId]) -> str | None:
-    """Why a list can be nobody's replicas, in the words of Kafka 2.8; None where it can."""
+    """Why a list cannot be a partition's replicas, in the words of Kafka 2.8; None where it can."""
     if not replicas:
         return "Empty replica list specified in partition reassignment."
     if len(set(replicas)) != len(replicas):
@@ -322,7 +322,7 @@ def _begin(turn: ControllerTurn, moves: Mapping[TopicPartition, Move]) -> None:
 
 
 def _announce(turn: ControllerTurn, topic_partition: TopicPartition) -> None:
-    """Step 2: with another leader epoch every replica hears of it, and nobody acts upon what was before.
+    """Step 2: with another leader epoch every replica hears of it, and none acts upon what was before.
 
     Where the leader was dropped just now, another one is elected: nothing else would bring that about.
     """
@@ -354,7 +354,7 @@ def _has_arrived(turn: ControllerTurn, topic_partition: TopicPartition) -> bool:
 
 
 def _successor(turn: ControllerTurn, topic_partition: TopicPartition, target: Sequence[BrokerId]) -> BrokerId | None:
-    """Who leads at the end: the leader, if it is of the target, else the first of it that is live and in sync."""
+    """The leader at the end: the present one, if it is of the target, else the first of it that is live and in sync."""
     image = _image(turn, topic_partition)
     if image.leader in target and image.leader in turn.state.image.brokers:
         return image.leader

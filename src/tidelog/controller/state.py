@@ -2,7 +2,7 @@
 
 Loading is replaying what was read (`NodeRead`), deciding is replaying what is about to be written: so the state of a
 controller that has run for long equals that of one that has just loaded, which a property test checks. What is not in
-the store (which replicas a broker reported as failed, who is shutting down) is transient: a new controller learns it
+the store (which replicas a broker reported as failed, which brokers shut down) is transient: a new controller learns it
 again, or does without.
 """
 
@@ -72,7 +72,7 @@ class NodeRead:
 
 
 Record: TypeAlias = NodeRead | Operation | BrokerChanged | BrokerGone
-"""What can be replayed: what was found, what is written, who is registered."""
+"""What can be replayed: what was found, what is written, the registered brokers."""
 
 
 class ControllerState:
@@ -92,9 +92,9 @@ class ControllerState:
         """Targets in /admin/reassign_partitions, where an old tool has left it; None without that node."""
         self.bare_nodes: dict[str, None] = {}
         """Below topics' nodes: `partitions` and partition nodes that have no state below them (yet), and whatever else
-        somebody put there. They go with the topic."""
+        another client put there. They go with the topic."""
         self.orphans: dict[str, None] = {}
-        """States of partitions that their topics do not have: somebody made the topic smaller, or a deletion was cut
+        """States of partitions that their topics do not have: a topic's node was made smaller, or a deletion was cut
         short. They go with the topic."""
         self.malformed: dict[str, str] = {}
         """Nodes that could not be read, with the reason; what they describe is left out of the image, or stays in it
@@ -170,7 +170,7 @@ class ControllerState:
         return tuple([id for id in image.replicas if not self.is_online(id, topic_partition)])
 
     def has_unreadable_state(self, topic_partition: TopicPartition) -> bool:
-        """Whether the partition was led, but nobody can tell by whom: it is left alone until its node is mended."""
+        """Whether the partition was led, but its state cannot be read: it is left alone until its node is mended."""
         return bool(self.malformed) and state_path(*topic_partition) in self.malformed
 
     def partitions_on(self, broker_id: BrokerId) -> Iterator[tuple[TopicPartition, PartitionImage]]:

@@ -428,7 +428,7 @@ def _brokers_to_place_on(turn: ControllerTurn) -> list[BrokerRack]:
 
 
 def _id_of(turn: ControllerTurn, topic: TopicImage) -> TopicId:
-    """For a topic whose node has none: the one it had, if it was led before and somebody remembers; else a new one."""
+    """For a topic whose node has none: the one it had, if it was led before and a broker knows it; else a new one."""
     remembered = turn.state.remembered_ids.get(topic.name)
     if remembered is None or remembered in turn.state.image.topic_names:
         return _new_topic_id(turn)

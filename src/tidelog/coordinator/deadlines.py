@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 
 
 class Deadlines:
-    """Keys with a time each, in monotonic milliseconds. Whoever sets a key again moves it; keys need no order."""
+    """Keys with a time each, in monotonic milliseconds. Setting a key again moves it; keys need no order."""
 
     __slots__ = ("_count", "_due", "_heap")
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 REMEMBERED_LENGTH_MAX: Final = 128
-"""Characters of a key whose hash is kept: anybody may ask about any key, and long ones must not fill the memory."""
+"""Characters of a key whose hash is kept: any client may ask about any key, and long ones must not fill the memory."""
 
 
 def java_hash(text: str) -> int:

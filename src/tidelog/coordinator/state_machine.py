@@ -46,8 +46,8 @@ class Write(Protocol):
 
 
 class StateMachine(ABC):
-    """One partition's coordinator. What is in its log changes by `replay` alone; what is not (who waits, sessions) may
-    change in `handle`, and is lost when the coordinator moves.
+    """One partition's coordinator. What is in its log changes by `replay` alone; what is not (requests that wait,
+    sessions) may change in `handle`, and is lost when the coordinator moves.
     """
 
     TOPIC: ClassVar[str]

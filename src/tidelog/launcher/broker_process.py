@@ -87,7 +87,7 @@ class BrokerProcess:
     def send(self, number: signal.Signals) -> None:
         """Sends a signal; nothing happens where the process has ended."""
         if not self.exited.done():
-            # It may have ended just now, unheard of: until then its number is nobody else's.
+            # It may have ended just now, unheard of: until then its process id is given to no other.
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, number)
 
@@ -150,4 +150,4 @@ class BrokerProcess:
         self.exited.set_result(code)
         if not self._ready.done():
             self._ready.set_exception(BrokerFailed(self._last_words() if code > 0 else f"it {self.ending}"))
-            self._ready.exception()  # Marks it as seen: nobody may be waiting.
+            self._ready.exception()  # Marks it as seen: there may be no caller that waits.

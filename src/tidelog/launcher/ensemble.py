@@ -29,7 +29,7 @@ async def join(
     address: str, config: BrokerConfig, on_session: Callable[[SessionKey], object] | None = None
 ) -> StoreClient:
     """A session with the store at `address`, with a broker's timeouts; `on_session` is told its key. StoreError."""
-    # kazoo takes a while to load: only those who need it do.
+    # kazoo takes a while to load: it is loaded where it is needed.
     from tidelog.store.zookeeper import ZooKeeperStore
 
     store = await ZooKeeperStore.connect(
@@ -63,7 +63,7 @@ class Ensemble:
     async def end_broker_session(self, broker_id: int, key: SessionKey | None = None) -> None:
         """Ends the session that the broker had; where that cannot be done, says that its timeout will.
 
-        Without a key nothing is done: whoever is registered may live somewhere else. What the last life of a whole
+        Without a key nothing is done: a registered broker may live somewhere else. What the last life of a whole
         cluster left behind, a registering broker waits for.
         """
         if key is None:

@@ -43,7 +43,7 @@ class Stop:
     def __init__(self) -> None:
         self._event = asyncio.Event()
         self.whole_cluster = False
-        """Whether everybody stops: then nobody is there to take over what this process has."""
+        """Whether all brokers stop: then none is there to take over what this process has."""
 
     def ask(self, *, whole_cluster: bool = False) -> None:
         """Only the first reason counts."""
@@ -104,7 +104,7 @@ def run(main: Callable[[Stop], Awaitable[None]], *, parent_pipe: int | None = No
 def _parent_gone(loop: asyncio.AbstractEventLoop, parent_pipe: int, stop: Stop) -> None:
     loop.remove_reader(parent_pipe)
     stop.ask(whole_cluster=True)
-    # Nobody is left who would kill a process that does not find its end.
+    # No supervisor is left that would kill a process that does not end.
     loop.call_later(ORPHAN_S_MAX, os._exit, 1)
 
 

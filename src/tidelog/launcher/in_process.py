@@ -31,7 +31,7 @@ logger: Final = logging.getLogger(__name__)
 READY_S_MAX: Final = 60.0
 """Seconds until every broker must know of every other."""
 LOOK_INTERVAL_S: Final = 0.002
-"""Between two looks at who knows whom; memory is looked at, nothing else."""
+"""Between two looks at which brokers know each other; memory is looked at, nothing else."""
 
 
 class InProcessCluster:
@@ -112,7 +112,7 @@ class InProcessCluster:
         return await first_failure(_outcome(self._failed), self.store.failed())
 
     async def stop(self) -> None:
-        """Stops all brokers cleanly, without handing over what they lead: nobody will be there. Idempotent."""
+        """Stops all brokers cleanly, without handing over what they lead: no broker will be there. Idempotent."""
         try:
             for watcher in self._watchers.values():
                 watcher.cancel()

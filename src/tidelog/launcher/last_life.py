@@ -1,6 +1,6 @@
 """What a cluster's last life leaves behind when it did not stop by itself: processes that end, sessions that live.
 
-Brokers whose supervisor was killed stop by themselves, but not before it is started again by whoever watches it. Their
+Brokers whose supervisor was killed stop by themselves, but not before it is started again by what watches it. Their
 directories are locked while they last; and what they leave in the store are sessions that no process uses any more.
 """
 
@@ -19,14 +19,14 @@ from tidelog.storage.file_names import LOCK
 LAST_LIFE_S_MAX: Final = 30.0
 """Seconds that brokers of a cluster that did not stop by itself have to end, before new ones take their place."""
 LOOK_INTERVAL_S: Final = 0.01
-"""Between two looks at a lock, of whose end nobody tells."""
+"""Between two looks at a lock, whose release sends no event."""
 
 
 async def end_last_life(configs: Mapping[int, BrokerConfig], store: ClusterStore, disk: Disk) -> None:
-    """Waits until nobody uses the brokers' directories, then ends the sessions that are left of these brokers.
+    """Waits until no process uses the brokers' directories, then ends the sessions that are left of these brokers.
 
     `configs` by broker's id; the store is open and not served yet, so that none of them can begin a session.
-    BrokerFailed when somebody goes on using a directory.
+    BrokerFailed when a process goes on using a directory.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + LAST_LIFE_S_MAX

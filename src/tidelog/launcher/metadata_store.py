@@ -3,7 +3,7 @@
 `ClusterStore` is what such a cluster needs of its store, whether that is this one or an ensemble (`launcher.ensemble`).
 
 A store that was moved to an ensemble (`tidelog store move`) stays open, to say where it is now: its server relays there
-for those who know no other address yet, and whoever is started from now on is told the new one.
+for clients that know no other address yet, and a broker that is started from now on is told the new one.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ DEFAULT_STORE_PORT: Final = 2181
 
 
 class ClusterStore(Protocol):
-    """The store of a cluster on this machine, as those see it who run its brokers."""
+    """The store of a cluster on this machine, as what runs its brokers sees it."""
 
     @property
     def address(self) -> str:
-        """What brokers get as zookeeper.connect; empty where the store is served to nobody."""
+        """What brokers get as zookeeper.connect; empty where the store is not served."""
         ...
 
     def open(self) -> None:
@@ -163,9 +163,9 @@ class MetadataStore:
             return
 
     async def end_broker_session(self, broker_id: int, key: SessionKey | None = None) -> None:
-        """Ends the session of a broker that is known to be dead, so that nobody waits for it to time out.
+        """Ends the session of a broker that is known to be dead, so that the cluster need not wait for it to time out.
 
-        Whichever session that is: nobody else has brokers in this store. The supervisor does so when a process has
+        Whichever session that is: no other supervisor uses this store. The supervisor does so when a process has
         ended, and before it starts what its last life left behind.
         """
         moved = moved_elsewhere(self.embedded.tree)

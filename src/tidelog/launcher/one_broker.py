@@ -75,7 +75,7 @@ async def _serve(
         on_ready(runtime)
         failures = [runtime.failed()] if own_store is None else [runtime.failed(), own_store.failed()]
         reason = await stop.wait_for(first_failure(*failures))
-        # Where the whole cluster stops there is nobody to take over, and a broker that failed has nothing to give.
+        # Where the whole cluster stops no broker is left to take over, and one that failed has nothing to give.
         hand_over = reason is None and not stop.whole_cluster
     finally:
         await runtime.stop(hand_over=hand_over)

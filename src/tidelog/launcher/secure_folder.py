@@ -1,7 +1,7 @@
 """The folder of a secured cluster, which `tidelog secure init` makes and `tidelog start --secure` takes.
 
 DIR/ca.pem                     the CA's certificate, which clients trust
-DIR/ca.key                     its private key: whoever has it can make brokers. `tidelog secure add-hosts` needs it
+DIR/ca.key                     its private key: anyone with it can make brokers. `tidelog secure add-hosts` needs it
 DIR/cluster.json               the cluster's hosts, its super user
 DIR/brokers/HOST.properties    settings of the broker on that host, with its key, and the users' salted hashes
 DIR/clients/USER.json          librdkafka's settings for a user, complete but for bootstrap.servers

@@ -50,7 +50,7 @@ STEADY_S: Final = 30.0
 KNOWN_S_MAX: Final = 60.0
 """Seconds until every broker must know of every other."""
 LOOK_INTERVAL_S: Final = 0.01
-"""Between two looks at what nobody tells of."""
+"""Between two looks at what sends no event."""
 
 HEADER: Final = """\
 # Broker {id} of the cluster in {data}, written by `tidelog start` at each start.
@@ -155,7 +155,7 @@ class Supervisor:
                     raise
 
     async def stop(self) -> None:
-        """Stops all brokers cleanly, without handing over what they lead: nobody will be there. Idempotent."""
+        """Stops all brokers cleanly, without handing over what they lead: no broker will be there. Idempotent."""
         try:
             for broker in self._brokers.values():
                 broker.wanted = False

@@ -93,7 +93,7 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """One partition: who holds it, who leads it, who is in sync."""
+    """One partition: its replicas, its leader, its ISR."""
 
     replicas: tuple[BrokerId, ...]
     """As assigned; the first one is the preferred leader."""
@@ -194,7 +194,7 @@ class ConfigChanged:
 @dataclass(frozen=True, slots=True)
 class ControllerChanged:
     id: BrokerId
-    """-1: nobody."""
+    """-1: none."""
     epoch: ControllerEpoch
 
 

@@ -410,7 +410,7 @@ def encode_reassignment(plan: Mapping[TopicPartition, Sequence[int]]) -> bytes:
 
 
 def decode_reassignment(data: bytes | None) -> dict[TopicPartition, list[int]]:
-    """Numbers below 0 are no reason to refuse the whole plan: whoever follows it drops what makes no sense."""
+    """Numbers below 0 are no reason to refuse the whole plan: the controller drops what makes no sense."""
     content = _load(REASSIGN_PARTITIONS, data, newest=1)
     try:
         return {

@@ -24,7 +24,7 @@ WINDOWS: Final = 5
 
 
 class Histogram:
-    """Durations. `observe` is the hot path; all else is for who reads."""
+    """Durations. `observe` is the hot path; all else is for readers."""
 
     __slots__ = ("_marks", "buckets", "sum")
 

@@ -90,7 +90,7 @@ class Page:
         self._families: dict[str, Family] = {}
 
     def family(self, name: str, kind: Kind, help: str) -> Family:
-        """The family of that name; `kind` and `help` are those of who asks first."""
+        """The family of that name; `kind` and `help` are those of the first call."""
         found = self._families.get(name)
         if found is None:
             found = self._families[name] = Family(name, kind, help)

@@ -4,7 +4,7 @@ Storage reaches files only through `Disk`: positional reads and writes, explicit
 can stand in for the operating system with pages that are volatile until synced, and every write and fsync is a
 place where a test can crash.
 
-All calls block and raise `OSError` as the operating system would (ENOSPC, EIO, ...). Whoever calls from an event loop
+All calls block and raise `OSError` as the operating system would (ENOSPC, EIO, ...). A caller on an event loop
 uses `File.probe` for reads, and hands cold reads and every fsync to its pool of I/O threads.
 """
 

@@ -32,7 +32,7 @@ class InvalidTls(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TlsMaterial:
-    """What one side has to show, and whom it trusts. Texts are PEM; the `repr` shows none of them."""
+    """What one side has to show, and what it trusts. Texts are PEM; the `repr` shows none of them."""
 
     chain: str | None = field(default=None, repr=False)
     """Its certificate and those that lead to its CA."""
@@ -41,7 +41,7 @@ class TlsMaterial:
     password: str | None = field(default=None, repr=False)
     """Of the key, where that is encrypted."""
     trusted: str | None = field(default=None, repr=False)
-    """CAs; None: a client trusts the system's, a server nobody."""
+    """CAs; None: a client trusts the system's, a server none."""
 
 
 class RenewableContext(ssl.SSLContext):
@@ -65,7 +65,7 @@ class RenewableContext(ssl.SSLContext):
 
 
 def renewable(current: ssl.SSLContext) -> RenewableContext:
-    """A context that begins with `current`. By itself it shows nothing and trusts nobody."""
+    """A context that begins with `current`. By itself it shows no certificate and trusts none."""
     made = RenewableContext(current.protocol)
     made.current = current
     return made

@@ -50,6 +50,6 @@ def topics_of(subscription: bytes) -> list[str]:
 
 
 def encode(message: messages.Message, version: int) -> bytes:
-    """The bytes of a subscription or an assignment; in VERSION for whoever speaks a newer one."""
+    """The bytes of a subscription or an assignment; in VERSION for a member that speaks a newer one."""
     version = min(version, VERSION)
     return _VERSION.pack(version) + codec.encode(message, version)

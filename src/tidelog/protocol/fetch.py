@@ -270,7 +270,7 @@ def _unknown(view: memoryview, position: int, end: int) -> tuple[Any, int]:
 
 
 def _partition_tags(partition: Any, view: memoryview, position: int, end: int, count: int) -> int:
-    """Sent with errors only: where the log diverges, who leads now, which snapshot to fetch."""
+    """Sent with errors only: where the log diverges, the leader of now, which snapshot to fetch."""
     found, position = read_tags(view, position, end, count)
     unknown = []
     for tag, start, stop in found:

@@ -3,7 +3,7 @@
 
 `tidelog.records._pure_compaction` is the same in Python, and says what each function gives and raises. What is common runs
 here without the interpreter's lock: whole, uncompressed batches of no transaction. Anything else, the malformed too, is left to
-the caller, batch by batch (OTHER), who finds out what is wrong with it, if something is.
+the caller, batch by batch (OTHER), which finds out what is wrong with it, if something is.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize

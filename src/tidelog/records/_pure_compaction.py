@@ -38,8 +38,8 @@ _DIGEST_SIZE: Final = 16
 class KeyMap:
     """[digest of a key] -> the last offset at which it was seen, within bounds.
 
-    A digest has 16 bytes and is made with a secret seed, so that two keys with the same digest happen to nobody, and
-    nobody can make any up.
+    A digest has 16 bytes and is made with a secret seed, so that two keys never have the same digest in practice, and
+    no client can make any up.
     """
 
     def __init__(self, capacity: int, size_max: int, seed: bytes) -> None:

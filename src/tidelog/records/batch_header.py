@@ -18,7 +18,7 @@ _SEQUENCES: Final = 0x80000000
 
 
 class TimestampType(IntEnum):
-    """Who set the timestamps of a batch: bit 3 of its attributes."""
+    """Whether the producer or the broker set the timestamps of a batch: bit 3 of its attributes."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1

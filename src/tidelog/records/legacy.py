@@ -155,7 +155,7 @@ def _read_nullable(view: memoryview, position: int) -> tuple[bytes | None, int]:
 def build_messages(
     records: Iterable[Record], *, magic: int, codec: Codec = Codec.NONE, log_append_time: int | None = None
 ) -> bytes:
-    """A message set as an old client or broker would have written it; for tests of those who read and refuse it.
+    """A message set as an old client or broker would have written it; for tests of what reads and refuses it.
 
     With `log_append_time` (magic 1 only, milliseconds) all records have that timestamp. Headers are not kept.
     """

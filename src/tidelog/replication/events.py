@@ -69,7 +69,7 @@ class FollowerLeft:
 
 @dataclass(frozen=True, slots=True)
 class LagCheckDue:
-    """Half of replica.lag.time.max.ms has passed since the last look at who lags."""
+    """Half of replica.lag.time.max.ms has passed since the last look for followers that lag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class LiveBrokersChanged:
 
 @dataclass(frozen=True, slots=True)
 class IsrCommitted:
-    """The controller's word, by LeaderAndIsr of this leader epoch: who is in sync, and the version of that state."""
+    """The controller's word, by LeaderAndIsr of this leader epoch: the ISR, and the version of that state."""
 
     isr: tuple[BrokerId, ...]
     partition_epoch: PartitionEpoch
@@ -122,7 +122,7 @@ class ProposalCommitted:
 
 @dataclass(frozen=True, slots=True)
 class ProposalRefused:
-    """The controller will not have it; whoever sends proposals repeats one whose outcome is unknown by himself."""
+    """The controller has refused it. A proposal whose outcome is unknown is repeated by the part that sends it."""
 
     proposal: IsrProposed
     error: ErrorCode

@@ -271,7 +271,7 @@ class PartitionFollower:
     def _start_over(self, leader_start: Offset, leader_end: Offset) -> list[FollowerEffect]:
         """What follows from OFFSET_OUT_OF_RANGE, once it is known what the leader has (Kafka's fetchOffsetAndTruncate).
 
-        A log that ends below the leader's start has nothing that anybody may still read, and an empty one has nothing
+        A log that ends below the leader's start has nothing that may still be read, and an empty one has nothing
         at all: both begin anew. Where a part is common, the epochs must decide, and the next fetch asks them. Only
         records without an epoch, from before KIP-101, leave nothing but the leader's end to go by. An epoch above the
         leader's was never given: it stands in the damaged header of a batch, which no checksum covers, and the leader

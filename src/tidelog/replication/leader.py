@@ -59,7 +59,7 @@ from tidelog.replication.events import (
 from tidelog.replication.progress import NEVER_MS, UNKNOWN_BROKER_EPOCH, FollowerProgress
 
 REFUSED_REST_MS: Final = 250
-"""After a refusal nobody is proposed to join for so long: the follower fetches on, maybe a thousand times a second."""
+"""After a refusal no replica is proposed to join for so long: the follower fetches on, maybe 1,000 times a second."""
 _BACK_TO_COMMITTED: Final = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 """Answers that leave no doubt: the proposal has not become the state, and never will."""
 
@@ -113,7 +113,7 @@ class PartitionLeader:
         self.replicas = replicas
         """As assigned; this broker is one of them."""
         self.adding = adding
-        """Those of `replicas` that a reassignment is adding: nobody counts on them until it has ended."""
+        """Those of `replicas` that a reassignment is adding: they do not count until it has ended."""
         self.isr = isr
         """In-sync replicas as the controller last committed them; this broker is one of them."""
         self.start_offset = log_end
@@ -157,7 +157,7 @@ class PartitionLeader:
 
     @property
     def maximal_isr(self) -> tuple[BrokerId, ...]:
-        """Whoever is in sync by the committed state or by the one that is proposed."""
+        """Replicas in sync by the committed state or by the one that is proposed."""
         if self.proposal is None:
             return self.isr
         return (*self.isr, *(member.broker_id for member in self.proposal.isr if member.broker_id not in self.isr))
@@ -176,7 +176,7 @@ class PartitionLeader:
         )
 
     def check_fetch(self, follower: BrokerId, broker_epoch: BrokerEpoch, *, knows_epoch: bool) -> None:
-        """Refuses a fetch by somebody who is no follower of this leadership, before anything is read for him.
+        """Refuses a fetch of a broker that is no follower of this leadership, before anything is read for it.
 
         KafkaError, as Kafka answers: of a broker that is not assigned UNKNOWN_LEADER_EPOCH, so that it tries again
         (this leader may not have heard of a reassignment yet), or, where it does not name the leader epoch
@@ -302,7 +302,7 @@ class PartitionLeader:
         self._advance(now_ms, effects)
 
     def _know_followers(self, now_ms: int) -> None:
-        """Keeps the progress of those who stay assigned; of others nothing is known yet."""
+        """Keeps the progress of followers that stay assigned; of others nothing is known yet."""
         known = self.followers
         self.followers = {}
         for id in self.replicas:

@@ -101,4 +101,4 @@ class Principal:
 
 
 ANONYMOUS: Final = Principal("ANONYMOUS")
-"""Whoever comes through a listener without authentication."""
+"""Every client of a listener without authentication."""

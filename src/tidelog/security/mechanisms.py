@@ -30,7 +30,7 @@ class ServerMechanism(Protocol):
 
     @property
     def user(self) -> str | None:
-        """Who has authenticated; None until then."""
+        """The user that has authenticated; None until then."""
         ...
 
     @property

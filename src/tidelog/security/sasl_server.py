@@ -94,7 +94,7 @@ class SaslServer:
         self.mechanism = ""
         """The name of the one that the connection uses."""
         self.user: str | None = None
-        """Who is at the other end; None until that is proven."""
+        """The client's principal; None until that is proven."""
         self.by_token = False
         """Whether that was proven by a delegation token."""
         self.session_end_ms: int | None = None
@@ -163,7 +163,7 @@ class SaslServer:
         response = messages.SaslHandshakeResponse(error_code=code, mechanisms=list(self._enabled))
         answer = _encode(ApiKey.SASL_HANDSHAKE, header, response)
         if not known:
-            # What was asked for comes from anyone: it is cut.
+            # The client is not authenticated, and may ask for anything: its text is cut.
             return self._end(f"SASL mechanism {request.mechanism[:40]!r} is not enabled", answer)
         if self.user is not None and request.mechanism != self.mechanism:
             self._state = _State.OTHER_MECHANISM

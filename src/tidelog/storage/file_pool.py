@@ -211,7 +211,7 @@ class FilePool:
         self._open.pop(pooled, None)
 
     def take_file(self, pooled: PooledFile) -> File | None:
-        """Takes the file out of a handle, to be closed; called with the lock held and nobody using it."""
+        """Takes the file out of a handle, to be closed; called with the lock held and the handle unused."""
         pooled._close_when_free = False
         file, pooled._file = pooled._file, None
         if file is not None:

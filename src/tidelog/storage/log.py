@@ -130,8 +130,8 @@ class Log(TruncatableLog):
     ) -> AppendInfo:
         """Appends what a producer sent to the leader; `now_ms` is wall time.
 
-        Transactional batches are refused unless `guard` still holds, of `producers.begin_verification`; with None
-        nobody asks for that. `transaction_version` is that of the markers in `data`.
+        Transactional batches are refused unless `guard` still holds, of `producers.begin_verification`; None does
+        not ask for that. `transaction_version` is that of the markers in `data`.
 
         Writable `data` is patched in place. Raises `KafkaError`, and then nothing was appended, and `data` is what it
         was, since a refused request may be judged again: MESSAGE_TOO_LARGE,
@@ -446,7 +446,7 @@ class Log(TruncatableLog):
     def announce_start(self, offset: int) -> None:
         """The log is to begin at `offset` soon: checkpoints say so from now on, readers see it by `advance_start`.
 
-        So nobody has seen a first offset that a crash takes back. What is announced is below the high watermark.
+        So no reader has seen a first offset that a crash takes back. What is announced is below the high watermark.
         """
         self._announced_start = max(self._announced_start, Offset(offset))
         self.mark_changed()
@@ -664,6 +664,6 @@ class Log(TruncatableLog):
         self.moved(path)
 
     def replaced(self, path: str) -> None:
-        """As `deleted`, of a log whose copy in another directory takes its place: who reads it is to ask again."""
+        """As `deleted`, of a log whose copy in another directory takes its place: readers of it are to ask again."""
         self.folder.is_replaced = True
         self.deleted(path)

@@ -98,7 +98,7 @@ class LogDirectory:
         self.flush_retries: dict[TopicPartition, int] = {}
         """Monotonic time at which a flush that did not happen is tried again, by log."""
         self.on_flush_due: Callable[[int], None] = lambda due_ms: None
-        """Told of the monotonic time by which a flush is wanted; whoever runs the tasks looks then."""
+        """Told of the monotonic time by which a flush is wanted; the scheduler of disk tasks looks then."""
         self.truncations: dict[TopicPartition, None] = {}
         """Logs that were cut since the last task that makes that durable."""
         self.changes: dict[TopicPartition, None] = {}

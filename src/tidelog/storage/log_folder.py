@@ -148,7 +148,7 @@ class LogFolder:
             # A timer of the stopped broker has fired: descriptors would open again, and its bytes lie over newer ones.
             raise DirectoryOffline(self.owner.path, "the broker has stopped")
         if self.is_replaced:
-            # In the moment of the move only: whoever comes again finds the log that took its place.
+            # In the moment of the move only: a request that comes again finds the log that took its place.
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} has moved")
         if self.is_deleted:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.topic_partition} has been deleted")

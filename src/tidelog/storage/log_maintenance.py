@@ -446,7 +446,7 @@ class LogMaintenance:
 
 
 def _flush(log: Log, up_to_offset: int | None = None) -> DiskTask | None:
-    """As `Log.flush_task`; None also when that took the directory offline, of which everybody has been told."""
+    """As `Log.flush_task`; None also when that took the directory offline, of which the broker has been told."""
     try:
         return log.flush_task(up_to_offset)
     except KafkaError as refused:

@@ -26,7 +26,7 @@ class ReadResult(NamedTuple):
     """What a fetch gets."""
 
     ranges: list[FileRange]
-    """To be released by whoever sends them; none when there is nothing to read."""
+    """To be released by the connection that sends them; none when there is nothing to read."""
     size: int
     """Bytes in all."""
     first_batch_size: int = 0

@@ -296,7 +296,7 @@ def _recall_batches(producers: ProducerState, segments: Sequence[Segment], offse
     Kafka's format keeps each producer's last one. A client has up to five under way; when brokers stopped before they
     acknowledged them, it repeats them all. The earlier ones would then be out of order, and a producer of librdkafka
     gives itself up at that. They stand in the pages before `offset`, unless so much was sent behind them by others
-    that nobody waits for them any more.
+    that no reader waits for them any more.
     """
     if not segments or not any(entry.batches for entry in producers.entries.values()):
         return
@@ -310,7 +310,7 @@ def _recall_batches(producers: ProducerState, segments: Sequence[Segment], offse
                 )
                 recalled.setdefault(header.producer_id, []).append(batch)
     except (CorruptIndex, InvalidBatch) as damage:
-        # What is damaged is repaired by whoever needs it; here the snapshot alone will do.
+        # What is damaged is repaired when it is needed; here the snapshot alone will do.
         logger.warning("producers_not_recalled: log=%s reason=%s", producers.topic_partition, damage)
         return
     for producer_id, batches in recalled.items():
@@ -335,8 +335,8 @@ def _headers_before(segments: Sequence[Segment], offset: int) -> Iterator[BatchH
 def _scan(producers: ProducerState, segment: Segment, start: int) -> None:
     """Applies the segment's batches from `start` on.
 
-    A damaged batch, below the recovery point where nobody looked for it, ends that: producers behind it are unknown and
-    may begin anew, which is better than a broker that does not start.
+    A damaged batch, below the recovery point where recovery did not look, ends that: producers behind it are unknown
+    and may begin anew, which is better than a broker that does not start.
     """
     try:
         first = segment.find(start) if start > segment.base_offset else None

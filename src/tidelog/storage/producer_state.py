@@ -37,7 +37,7 @@ EPOCHS_BUMPED_SINCE: Final = 2
 
 
 class AppendOrigin(Enum):
-    """Who wants a batch appended: what is trusted differs."""
+    """Where a batch comes from: what is trusted differs."""
 
     CLIENT = "client"
     """A producer: everything is checked."""

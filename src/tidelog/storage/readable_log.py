@@ -146,7 +146,7 @@ class ReadableLog:
         `WouldBlock` with `blocking=False`.
 
         Batches that are not what was written are not given: up to the first one, or `RottenBatch`. `checked=False` is
-        for who checks them itself, or does not hand them on.
+        for a caller that checks them itself, or does not hand them on.
         """
         self.folder.check_online()
         if offset < self.log_start_offset or offset > self.log_end_offset:

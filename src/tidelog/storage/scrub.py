@@ -212,7 +212,7 @@ class Scrub:
 
         def finish(error: OSError | None) -> None:
             if error is not None and not isinstance(error, FileNotFoundError):
-                # Whoever reads there judges the device; a sector that nobody reads takes no directory offline.
+                # A request that reads there judges the device; a sector that is not read takes no directory offline.
                 logger.warning("scrub_stopped_at: path=%s position=%d error=%s", segment.path(".log"), start, error)
             self.slice_bytes = outcome[0].end - start if outcome else 0
             if not outcome or check is None:

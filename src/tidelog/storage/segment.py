@@ -70,7 +70,7 @@ class Segment(SegmentLookups):
         timestamps.
 
         OSError if the disk refuses: nothing was appended. Bytes that could not be taken back lie behind `size`, where
-        nobody reads them, and go before the next append.
+        no read goes, and are removed before the next append.
         """
         position = self.size
         interval = self.config.index_interval_bytes

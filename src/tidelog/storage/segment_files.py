@@ -147,7 +147,7 @@ class SegmentFiles:
         """Makes what is written durable, beside appends; OSError when that failed, and then what is on disk is unknown.
 
         The offset and the time index of the active segment need not be durable: recovery writes them anew from the log,
-        and whoever finds them wrong later. A transaction that was aborted would go unnoticed.
+        and a reader finds them wrong later. A transaction that was aborted would go unnoticed.
         """
         with self.log_file as file:
             sync_file(file)

@@ -27,7 +27,7 @@ class SettingsGate(Protocol):
 
 
 class AlwaysCurrent:
-    """For logs whose settings nobody else alters: tools and tests."""
+    """For logs whose settings no broker alters: tools and tests."""
 
     are_current = True
 

@@ -27,7 +27,7 @@ CREATOR: Final = Entry(ALL, "auth", "")
 """The server puts the identities of the session that creates the node in its place."""
 
 OPEN: Final = "/consumers"
-"""Old consumers write below it, whoever they are."""
+"""Old consumers write below it, as any principal."""
 SENSITIVE: Final = ("/config/users", "/config/brokers", "/delegation_token")
 """There are passwords, or what is as good, in these and below them."""
 

@@ -78,7 +78,7 @@ class SessionState(Enum):
 
 
 class SessionKey(NamedTuple):
-    """What a session is known by: whoever has it can go on with the session, or end it. A secret."""
+    """What a session is known by: a client that has it can go on with the session, or end it. A secret."""
 
     id: int
     password: bytes
@@ -153,7 +153,7 @@ class StoreClient(Protocol):
         ...
 
     def sync(self) -> Awaitable[None]:
-        """Has the reads that are asked after it show whatever was durable when it was called, whoever wrote it.
+        """Has the reads that are asked after it show all that was durable when it was called, by any client.
 
         Without it a server of an ensemble may be a moment behind the others; but never behind what this session was
         told or has written, and not behind its own lost requests when a connection has broken.

@@ -42,7 +42,7 @@ logger: Final = logging.getLogger(__name__)
 FRAME_SIZE_MAX: Final = 4 * (NODE_SIZE_MAX + 1)
 """Bytes of a request: a node as large as can be, or a multi of some thousand small operations."""
 CONNECT_SIZE_MAX: Final = 1024
-"""Bytes of a first frame, by which nobody has shown to be a client yet."""
+"""Bytes of a first frame, whose sender has not shown yet that it is a client."""
 OUTSTANDING_MAX: Final = 1000
 """Requests of one session under way; more are not read meanwhile. ZooKeeper's globalOutstandingLimit."""
 OUTSTANDING_RESUME: Final = 500
@@ -334,7 +334,7 @@ class StoreConnection(asyncio.Protocol):
         self._outstanding -= 1
         if self._transport is None:
             if not future.cancelled():
-                future.exception()  # Nobody is there to be told.
+                future.exception()  # The client is gone: it cannot be told.
             return
         try:
             self._send(jute.answer(xid, zxid, 0, body(future.result())))

@@ -47,7 +47,7 @@ TURNS_TO_READ: Final = 4
 
 
 class Watcher(NamedTuple):
-    """Who is told of an event: a callback, as long as its session lives."""
+    """What is told of an event: a callback, as long as its session lives."""
 
     session_id: int
     callback: Watch
@@ -116,7 +116,7 @@ class EmbeddedStore:
     def follow(self, path: str, listener: Callable[[], None]) -> None:
         """Calls `listener` after each change of the node at `path`, when it is durable, before the writer is told.
 
-        For the store's owner, who has no session.
+        For the store's owner, which has no session.
         """
         self._followed[path] = listener
 
@@ -147,7 +147,7 @@ class EmbeddedStore:
     async def end_sessions_of(self, path: str) -> None:
         """Ends the session that owns the ephemeral node `path`; does nothing where there is no such node.
 
-        For whoever knows that the owner is dead, and need not wait for the session's timeout.
+        For a supervisor that knows that the owner is dead, and need not wait for the session's timeout.
         """
         # What a process sent before it died is in our sockets by now. It is read first: it may be this very node.
         for _ in range(TURNS_TO_READ):
@@ -243,7 +243,7 @@ class EmbeddedStore:
         return self._attempt(rearm)
 
     def forget_watches(self, session_id: int, watch: Watch) -> None:
-        """Drops every watch whose callback `watch` is: whoever it told is not there any more."""
+        """Drops every watch whose callback is `watch`: its owner is not there any more."""
         gone = Watcher(session_id, watch)
         self._tree.drop_watchers(lambda watcher: watcher == gone)
 
@@ -336,7 +336,7 @@ class EmbeddedStore:
                 self._fail(failure)
                 return
             except Exception as error:
-                # Not foreseen, but the same to those who wait: what they were promised will never be durable.
+                # Not foreseen, but the same to callers that wait: what they were promised will never be durable.
                 unforeseen = PersistenceFailed(f"a commit ended with {error!r}")
                 unforeseen.__cause__ = error
                 self._fail(unforeseen)
@@ -421,7 +421,7 @@ class _Notice:
 
     def deliver(self) -> None:
         if self.watcher.session_id in self.store.tree.sessions:
-            # Through the loop, as awaited results arrive too: the order holds, and a callback that raises harms nobody.
+            # Through the loop, as awaited results arrive too: the order holds, and a callback that raises harms none.
             asyncio.get_running_loop().call_soon(self.watcher.callback, self.event)
 
     def abandon(self, error: StoreError) -> None:
@@ -451,4 +451,4 @@ class _SessionEnd:
             asyncio.get_running_loop().call_soon(listener, self.session_id)
 
     def abandon(self, error: StoreError) -> None:
-        """Nobody knows that it ended."""
+        """Its end has been told to no client."""

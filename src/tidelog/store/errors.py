@@ -56,7 +56,7 @@ class NoAuth(StoreError):
 
 
 class BadVersion(StoreError):
-    """The node's version is not the one expected: somebody else wrote. Read again and decide anew."""
+    """The node's version is not the one expected: another client wrote. Read again and decide anew."""
 
     code = -103
 
@@ -96,7 +96,7 @@ class InvalidAcl(StoreError):
 
 
 class AuthFailed(StoreError):
-    """The store does not know that way of saying who one is."""
+    """The store does not know that way of authenticating."""
 
     code = -115
 

@@ -37,7 +37,7 @@ CONNECTED_STATE: Final = 3
 RUNTIME_INCONSISTENCY: Final = -2
 """What a failed multi says of the operations behind the one that failed."""
 OPEN_ACL: Final = (31, "world", "anyone")
-"""Permissions (all five), scheme, id: everybody may do everything."""
+"""Permissions (all five), scheme, id: all clients may do everything."""
 
 SET_WATCHES_SIZE: Final = 128 << 10
 """Bytes of paths in one SetWatches; as ZooKeeper's own client."""
@@ -195,7 +195,7 @@ def read_connect(frame: bytes) -> ConnectRequest:
 
 
 def read_create(reader: Reader, opcode: int) -> Create:
-    """Unimplemented for containers and nodes with a time to live, InvalidAcl where not everybody may do everything."""
+    """Unimplemented for containers and nodes with a time to live, InvalidAcl where not all may do everything."""
     path, data = reader.path(), reader.buffer()
     acl = read_acl(reader)
     flags = reader.int32()
@@ -231,7 +231,7 @@ def read_operations(reader: Reader) -> list[tuple[int, Operation]]:
             operations.append((opcode, read_operation(reader, opcode)))
         except StoreError as error:
             if error.code == Unimplemented.code and opcode not in (OpCode.CREATE, OpCode.CREATE2):
-                raise  # How long the body is, nobody knows.
+                raise  # The body's length is unknown.
             error.index = len(operations)
             refused = refused or error
             operations.append((opcode, Check("", 0)))
@@ -368,7 +368,7 @@ def set_watches(lost: LostWatches) -> bytes:
 def multi(operations: Sequence[Operation], root: str = "", *, owned: bool = False) -> bytes:
     """Operations with paths below `root` (a chroot); creations as Create2, so that the answer tells their stats.
 
-    `owned`: nodes belong to who creates them (`store.access`).
+    `owned`: nodes belong to the client that creates them (`store.access`).
     """
     parts = []
     for operation in operations:

@@ -13,8 +13,8 @@ give it back. So the socket that kazoo is given reads and writes in large pieces
 call only if the other side sleeps (`Waker`). Nothing here ever makes the event loop wait.
 
 A server that hangs keeps its connections. kazoo finds out by a ping that is not answered, but it pings only if there is
-nothing else to send: who goes on asking waits for ever. Here a connection is given up when nothing at all has come for
-two thirds of the session timeout, as in ZooKeeper's own client, which leaves a third to find another server.
+nothing else to send: a client that goes on asking waits for ever. Here a connection is given up when nothing at all has
+come for two thirds of the session timeout, as in ZooKeeper's own client, which leaves a third to find another server.
 
 The thread keeps the session alive on its own, but not for a loop that hangs: a broker that does nothing must not keep
 its place. When the loop has not turned for a whole session timeout, the thread ends the session.
@@ -82,7 +82,7 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
         self._ready.append(action)
         if not self._scheduled:
             self._scheduled = True
-            # A loop that is closed has nobody left to be told.
+            # On a loop that is closed no caller is left to be told.
             with contextlib.suppress(RuntimeError):
                 self.loop.call_soon_threadsafe(self._drain)
 
@@ -195,7 +195,7 @@ class Waker:
         return b"\0"
 
     def sleep(self) -> bool:
-        """From now on a `send` wakes whoever polls the descriptor; False if there was one just before."""
+        """From now on a `send` wakes the thread that polls the descriptor; False if there was one just before."""
         self._asleep = True
         return not self._tokens
 

@@ -68,7 +68,7 @@ def encode_moved(destination: Destination, checksum: str, wall_ms: int) -> bytes
 
 
 def decode_moved(data: bytes | None) -> Destination:
-    """Where the cluster's metadata is now. ValueError for what nobody can have meant."""
+    """Where the cluster's metadata is now. ValueError for what cannot be an address."""
     try:
         content = json.loads(data or b"")
         destination = Destination(str(content["to"]), str(content.get("import", "")))

@@ -56,7 +56,7 @@ _CONNECTED: Final = Struct(">iiq")
 
 
 class Relay:
-    """Where the store is now, and who is on the way there."""
+    """Where the store is now, and the clients on their way there."""
 
     def __init__(self, servers: Servers, network: Network, make_sure: Callable[[], Awaitable[None]]) -> None:
         """`make_sure` sees to it that the new store may be used; OSError or StoreError while that is not known."""
@@ -98,7 +98,7 @@ class Relay:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Cuts off everybody. Idempotent."""
+        """Cuts off all clients. Idempotent."""
         self._closed = True
         self.is_open = False
         tasks = list(self._tasks)
@@ -114,7 +114,7 @@ class Relay:
 
     @property
     def clients(self) -> list[str]:
-        """Addresses of those who are served."""
+        """Addresses of the clients that are served."""
         return [connection.peer for connection in self._connections if connection.is_through]
 
     # What connections ask.

@@ -51,7 +51,7 @@ VERSION: Final = "3.8.0"
 
 
 class StoreServer:
-    """One listening address. The store is started before and closed after it, by whoever owns it."""
+    """One listening address. The store is started before and closed after it, by its owner."""
 
     def __init__(self, store: EmbeddedStore, clock: Clock, connections_max: int | None = None) -> None:
         """`connections_max`: at one time, a file descriptor each; None: CONNECTIONS_MAX."""
@@ -72,7 +72,7 @@ class StoreServer:
         self._refused_told_ms: int | None = None
         self._network: Network | None = None
         self._mover = NO_SESSION
-        """The session for which everybody else is cut off."""
+        """The session for which all others are cut off."""
         self._relay: Relay | None = None
         """To where the store is now."""
         store.add_session_listener(self._session_ended)
@@ -200,7 +200,7 @@ class StoreServer:
         if session_id is not None and self._by_session.get(session_id) is connection:
             del self._by_session[session_id]
             if session_id == self._mover and self._relay is None and not self._closed:
-                # Nobody waits for a mover that died: without its session everything is as it was.
+                # A mover that died is not waited for: without its session everything is as it was.
                 self._store.close_session(session_id).add_done_callback(_note)
 
     def report(self, word: bytes) -> str:
@@ -266,7 +266,7 @@ class StoreServer:
                 for session_id in self._store.tree.sessions:
                     self._deadlines.heard_from(session_id, now_ms)
         elif any(record.local for record in self._store.tree.sessions.values()):
-            # Who uses the store without a connection cannot be cut off, nor sent elsewhere.
+            # A part that uses the store without a connection cannot be cut off, nor sent elsewhere.
             self._store.close_session(found.ephemeral_owner).add_done_callback(_note)
         else:
             logger.warning("store is being moved, only the mover is served: mover=%#x", found.ephemeral_owner)

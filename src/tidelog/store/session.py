@@ -1,6 +1,6 @@
 """The part that sessions with a store inside this process have alike: `LocalStore`, and the simulator's.
 
-Their properties, who listens to their states, and single writes. A session over the network has none of it from here:
+Their properties, the listeners to their states, and single writes. A session over the network has none of it from here:
 `ZooKeeperStore` takes its states from kazoo, and sends single writes as such.
 """
 
@@ -64,7 +64,7 @@ class StoreSession(ABC):
         """Carries out one operation; its result alone."""
 
     def _enter(self, state: SessionState) -> None:
-        """Changes the state and tells who listens."""
+        """Changes the state and tells the listeners."""
         self._state = state
         for listener in self._listeners:
             listener(state)

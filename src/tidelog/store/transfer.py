@@ -14,9 +14,9 @@ alone.
 Before it, whatever dies, the cluster goes on with its former store; after it, that store never answers again, and its
 server relays to the new one.
 
-The broker epochs of a cluster are transaction ids of its store, and must not go back while its brokers live: who knew a
-follower by a later one would refuse it. So the new store is first made to count beyond the former (`count_up`). An
-ensemble does so by itself, since its elections count in steps of 2**32.
+The broker epochs of a cluster are transaction ids of its store, and must not go back while its brokers live: a broker
+that knew a follower by a later one would refuse it. So the new store is first made to count beyond the former
+(`count_up`). An ensemble does so by itself, since its elections count in steps of 2**32.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class TransferRefused(Exception):
 async def read_store(store: StoreClient, source: str, *, exact: bool = True) -> Export:
     """The store's persistent nodes at one moment. TransferRefused where too much is written meanwhile; StoreError.
 
-    Not `exact`: a node may be as it was earlier than another; or nobody else writes.
+    Not `exact`: a node may be as it was earlier than another; or no other client writes.
     """
     for _ in range(LOOKS_MAX):
         taken = datetime.now(UTC)
@@ -249,7 +249,7 @@ async def count_up(store: StoreClient, zxid: int) -> int:
 async def finish(store: StoreClient, import_id: str) -> None:
     """What that import has filled is complete, and brokers may use it. Idempotent.
 
-    NoAuth for who may not say so; StoreError where another import has begun there since.
+    NoAuth for a client that may not say so; StoreError where another import has begun there since.
     """
     await store.sync()
     try:
@@ -325,7 +325,7 @@ class Moved:
 
     nodes: int
     held_s: float
-    """Seconds for which nobody else was served."""
+    """Seconds for which no other client was served."""
     import_id: str
     """With which the new store is opened to brokers (`finish`)."""
 
@@ -346,7 +346,7 @@ async def move(
     to be closed. TransferRefused, StoreError.
     """
     loop = asyncio.get_running_loop()
-    # All that takes long is done before anybody is held up.
+    # All that takes long is done before other clients are held up.
     await _require_another(former, new, target)
     import_id = await prepare(new, source, "", replace=replace)
     rough = await read_store(former, source, exact=False)
@@ -378,7 +378,8 @@ async def move(
 
 
 async def _require_another(former: StoreClient, new: StoreClient, target: str) -> None:
-    """TransferRefused where both are one store, by whatever names: its hold would cut off who is to fill it."""
+    """TransferRefused where both are one store, by whatever names: its hold would cut off the mover that is to fill
+    it."""
     probe = f"{PROBE}_{uuid.uuid4().hex}"
     await new.create(probe, ephemeral=True)
     try:

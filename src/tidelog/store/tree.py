@@ -1,7 +1,7 @@
 """The znode tree: ZooKeeper's data model, as a pure state machine.
 
 A node has data, a version, children, and may belong to a session (ephemeral), with which it vanishes. Changes come as
-transactions: a list of operations, carried out whole or not at all, under one transaction id (zxid). Whoever owns the
+transactions: a list of operations, carried out whole or not at all, under one transaction id (zxid). The owner of the
 tree makes durable what a transaction returns (`changes`), then tells watchers (`events`) and caller (`results`).
 
     tree.transact(session_id, [Check(...), SetData(...)], now_ms)
@@ -265,7 +265,7 @@ class Tree:
         return sum(1 for each in self._nodes if each.startswith(prefix) and each != path)
 
     def drop_watchers(self, belongs: Callable[[Hashable], bool]) -> None:
-        """Forgets every watcher that `belongs` to somebody who left."""
+        """Forgets every watcher that `belongs` to a session that ended."""
         self._data_watches.drop(belongs)
         self._child_watches.drop(belongs)
 
@@ -319,7 +319,7 @@ class Tree:
         for type, path in happened:
             told = self._data_watches.spend(path)
             if type is EventType.NODE_DELETED:
-                # Who watches both a node's data and its children hears of its end once.
+                # A session that watches both a node's data and its children hears of its end once.
                 told |= self._child_watches.spend(path)
             events += [(watcher, WatchEvent(type, path)) for watcher in told]
             if type is not EventType.NODE_DATA_CHANGED:

@@ -103,7 +103,7 @@ class ZooKeeperStore:
         self._client = client
         self._handler = handler
         self._owned = owned
-        """Whether nodes belong to who creates them."""
+        """Whether nodes belong to the client that creates them."""
         self._root: str = client.chroot
         self._session_id = 0
         self._state = SessionState.SUSPENDED
@@ -117,7 +117,7 @@ class ZooKeeperStore:
         """How often, as the event loop knows."""
         self._event: WatchedEvent | None = None
         self._told: set[Watch] = set()
-        """Who was told of `_event`; these too."""
+        """The watches that were told of `_event`; these too."""
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ended = asyncio.Event()
         self._beat: asyncio.TimerHandle | None = None
@@ -358,7 +358,7 @@ class ZooKeeperStore:
 
     def _tell(self, watch: Watch, event: WatchEvent) -> None:
         if self._refusal() is None:
-            # Through the loop, as results reach those who await them: so the order holds.
+            # Through the loop, as awaited results arrive: so the order holds.
             self._handler.loop.call_soon(watch, event)
 
     def _set_watches_again(self) -> None:
@@ -430,7 +430,7 @@ class ZooKeeperStore:
         if self._state is SessionState.EXPIRED and state is not SessionState.CLOSED:
             return
         self._state = state
-        # What it means, and what becomes of it, says whoever listens.
+        # What it means, and what becomes of it, is decided by the listener.
         logger.info("store session: state=%s session=%#x", state.value, self._session_id)
         refusal = self._refusal()
         if refusal is not None:
@@ -469,7 +469,7 @@ class ZooKeeperStore:
         try:
             while paths:
                 try:
-                    # Looked at first: above a chroot that somebody made for us, we may not be allowed to create.
+                    # Looked at first: above a chroot that an operator made for us, we may not be allowed to create.
                     if await self.exists(root) is not None:
                         return
                     for path in paths:

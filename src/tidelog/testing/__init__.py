@@ -18,7 +18,7 @@ __all__ = ["Cluster", "ProcessBroker"]
 
 
 def __getattr__(name: str) -> Any:
-    # When somebody asks: pytest imports this package for its plugin, also in runs that need no broker.
+    # On first use: pytest imports this package for its plugin, also in runs that need no broker.
     if name == "Cluster":
         from tidelog.testing.cluster import Cluster
 

@@ -18,7 +18,7 @@ REMOVAL_S_MAX: Final = 10.0
 
 
 class Chroot:
-    """A path on an ensemble that nobody else uses."""
+    """A path on an ensemble that no other cluster uses."""
 
     def __init__(self, hosts: str) -> None:
         """`hosts` without a chroot."""

@@ -35,7 +35,7 @@ TEST_SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
 }
-"""What differs from a broker's defaults: nobody waits for members who never come, fewer files."""
+"""What differs from a broker's defaults: groups do not wait for further members, fewer files."""
 
 
 SECURE_FOLDER: Final = "secure"

@@ -73,7 +73,7 @@ class Channel:
         return answered
 
     def close(self) -> None:
-        """Drops what is queued or under way: nobody is there to hear it, or nobody to say it."""
+        """Drops what is queued or under way: the broker is gone, or the controller's term has ended."""
         self._closed = True
         self._delivery.cancel()
         for _, answered in self._queue:

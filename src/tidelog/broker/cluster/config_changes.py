@@ -45,7 +45,7 @@ CHANGE_NOTIFICATION_AGE_MS_MAX: Final = 15 * 60 * 1000
 """Notifications of changed settings that are older than the newest one by this are deleted by the brokers."""
 
 KEEP_EVERYTHING: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-"""Of a topic whose settings nobody can read: with the defaults, records would go that were to be kept."""
+"""Of a topic whose settings cannot be read: with the defaults, records would go that were to be kept."""
 
 NO_NODE: Final = -1
 """Version of settings that have no node: there are none."""

@@ -100,5 +100,5 @@ def _broker_entry(config: BrokerConfig, setting: Setting) -> ConfigEntry:
 
 
 def _is_noise(setting: Setting) -> bool:
-    """Whether a setting that nobody set says nothing: it cannot be set, or only while running."""
+    """Whether a setting that is not set says nothing: it cannot be set, or only while running."""
     return setting.name in registry.RUNTIME_ONLY or (setting.effect is Effect.REFUSED and setting.default is None)

@@ -52,7 +52,7 @@ RENEWAL_DELAY_MS_MAX: Final = 2_000
 CLOSE_MS_MAX: Final = 5_000
 """How long a stopping broker waits for the store to end its session."""
 READ_MS_MAX: Final = 20_000
-"""How long settings that somebody waits for are tried to be read from a store that is away."""
+"""How long settings that a request waits for are tried to be read from a store that is away."""
 
 
 class ControllerDriver:
@@ -86,7 +86,7 @@ class ControllerDriver:
 
         `registration` is how this broker announces itself; its epoch and timestamp are filled in.
         `known_controller_epoch` is the highest that the broker has heard of, `known_topic_ids` are those of topics that
-        it knows. `on_controller_changed` is told who controls the cluster, -1 for nobody, when that changed;
+        it knows. `on_controller_changed` is told the controller's id, -1 for none, when that changed;
         `on_registered_anew` the epoch of a later registration; `write_marks` writes what the controller is to know of
         the broker's replicas, before each registration; `on_failure` when the driver cannot go on (the broker's
         id was taken meanwhile, an invariant is broken): the broker should stop.
@@ -122,7 +122,7 @@ class ControllerDriver:
             known_topic_ids=known_topic_ids,
             on_controller_changed=on_controller_changed,
         )
-        """Who controls the cluster; requests to the controller, where it is this broker."""
+        """The race for /controller; requests to the controller, where it is this broker."""
         store.add_listener(functools.partial(self._session_changed, store))
 
     def _member(self) -> Membership:
@@ -141,7 +141,7 @@ class ControllerDriver:
         return self._store.state is not SessionState.CONNECTED
 
     async def open(self) -> str:
-        """Prepares the store for a cluster, if nobody has, and follows settings; returns the cluster's id.
+        """Prepares the store for a cluster, if no broker has, and follows settings; returns the cluster's id.
 
         SessionExpired, here and until `register` is through, leads to `open_another_session`.
         """
@@ -325,12 +325,12 @@ class ControllerDriver:
         logger.info("registered anew: broker=%d epoch=%d", self._registration.id, self.broker_epoch)
         self._on_registered_anew(self.broker_epoch)
         if store.state is SessionState.EXPIRED:
-            # It ended before anybody listened.
+            # It ended before a callback was set.
             raise SessionExpired
         self.elections.look()
 
     async def _cluster_id_as_stored(self) -> str | None:
-        """As the store has it; a broker that knows it goes on where nobody can read it any more."""
+        """As the store has it; a broker that knows it goes on where it cannot be read any more."""
         try:
             return await self._membership.open()
         except MalformedZnode as error:

@@ -1,4 +1,4 @@
-"""The nodes that say who controls the cluster: /controller, ephemeral, and /controller_epoch, the fence of its writes.
+"""The nodes that name the controller: /controller, ephemeral, and /controller_epoch, the fence of its writes.
 
 Taking the office is one multi: /controller is created, and the epoch raised on the version at which it was read. So
 there is one winner for each epoch, and the winner of an earlier one can write no more.
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class Claim(NamedTuple):
-    """The right to control the cluster, until somebody raises the epoch again."""
+    """The right to control the cluster, until another broker raises the epoch again."""
 
     epoch: ControllerEpoch
     version: int
@@ -66,7 +66,7 @@ async def take_office(store: StoreClient, broker_id: BrokerId, wall_ms: int, kno
 async def claim_of_holder(store: StoreClient, known_epoch: int) -> Claim:
     """The claim of this very session, which holds /controller and does not know with which epoch it took it.
 
-    Somebody may have written into the node: then the epoch is counted on, for nobody else can do it.
+    A tool may have written into the node: then the epoch is counted on, for no other broker can do it.
     """
     try:
         data, stat = await store.get(CONTROLLER_EPOCH)
@@ -85,7 +85,7 @@ async def claim_of_holder(store: StoreClient, known_epoch: int) -> Claim:
 
 
 async def controller_as_stored(store: StoreClient) -> tuple[BrokerId, ControllerEpoch]:
-    """Who holds /controller, and the newest epoch; -1 for what is not there or cannot be read."""
+    """The broker that holds /controller, and the newest epoch; -1 for what is not there or cannot be read."""
     holder, newest = await results([store.get(CONTROLLER), store.get(CONTROLLER_EPOCH)], NoNode)
     try:
         return (

@@ -83,7 +83,7 @@ class StoreReading:
         self._complaints: dict[str, str] = {}
         """Nodes that could not be read, with the reason: each is told once."""
         self._brokers: dict[int, BrokerRegistration] = {}
-        """As last read; kept when all is loaded anew, into a controller that knows nobody yet."""
+        """As last read; kept when all is loaded anew, into a controller that knows no brokers yet."""
 
     def take_stale(self) -> dict[str, None]:
         """What is to be read, in the order in which it changed; nothing of it is any more."""
@@ -166,7 +166,7 @@ class StoreReading:
         ]
 
     async def _children(self, path: str, *, watched: bool = True) -> Sequence[str]:
-        """Names of a container's children; none where it is gone, until somebody makes it again."""
+        """Names of a container's children; none where it is gone, until it is made again."""
         while True:
             try:
                 return (await self._store.children(path, self._changed if watched else None))[0]
@@ -204,7 +204,7 @@ class StoreReading:
             except MalformedZnode as error:
                 known = self._brokers.get(id)
                 if known is not None and known.epoch == node[1].czxid:
-                    # Its session lives, and it has not registered anew: somebody wrote into its node.
+                    # Its session lives, and it has not registered anew: another client wrote into its node.
                     self._complain(broker_path(id), f"broker {id} is taken as it was before: {error}")
                     registrations.append(known)
                 else:
@@ -232,7 +232,7 @@ class StoreReading:
         if changed:
             new = sorted(changed.difference(self._controller().image.topics))
             events += await self._read_topics(sorted(changed))
-            # Who makes a topic writes its settings first, and tells of the topic only.
+            # A tool that makes a topic writes its settings first, and tells of the topic only.
             events += await self._read_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in new])
         if DELETE_TOPICS in stale:
             names = await self._children(DELETE_TOPICS)

@@ -144,7 +144,7 @@ class Term:
         self._wake.set()
 
     def config_changed(self, resource: ConfigResource) -> None:
-        """Somebody altered settings: they are read when their turn comes, so that no older ones are taken over."""
+        """Settings were altered: they are read when their turn comes, so that no older ones are taken over."""
         self._reading.to_be_read(config_path(resource))
 
     def end(self) -> None:
@@ -208,8 +208,8 @@ class Term:
             except (SessionExpired, StoreClosed):
                 raise
             except StoreError as error:
-                # Somebody else wrote, or the connection broke while something was read: what is known is no longer what
-                # is there.
+                # Another client wrote, or the connection broke while something was read: what is known is no longer
+                # what is there.
                 await self._pause("a decision could not be written, the metadata is loaded anew", error)
                 await self._start_over()
 
@@ -244,7 +244,7 @@ class Term:
 
     async def _handle(self, event: Event) -> None:
         if isinstance(event, Submitted) and event.request_id not in self._pending:
-            # Nobody waits any more: it timed out in the queue, and was told so.
+            # The request is not awaited any more: it timed out in the queue, and its sender was told so.
             return
         await self._carry_out(self.controller.handle(self._now_ms(), event))
 
@@ -348,7 +348,7 @@ class Term:
         return channel
 
     def _close_channels(self) -> None:
-        """Ends the channels to brokers that are gone, or have registered anew: whoever waits for them is let go."""
+        """Ends the channels to brokers that are gone, or have registered anew: requests that wait for them fail."""
         for broker_id, channel in list(self._channels.items()):
             registration = self.controller.image.brokers.get(broker_id)
             if registration is None or registration.epoch != channel.broker_epoch:

@@ -44,7 +44,7 @@ class Departures:
         self._doubts: dict[int, Timer] = {}
         self._waiting: list[Deferred[None]] = []
         self._known: dict[BrokerId, BrokerRegistration] = {}
-        """Who was live when that last changed."""
+        """The live brokers, when they last changed."""
         self._gone: dict[BrokerId, tuple[BrokerRegistration, Timer]] = {}
         metadata.on_brokers_changed.append(self._brokers_changed)
 
@@ -67,7 +67,7 @@ class Departures:
         return broker_id in self._doubts
 
     def before_naming(self, names_doubted: Callable[[], bool]) -> Deferred[None]:
-        """Completes when an answer may be given of which `names_doubted` tells whether it names somebody doubted.
+        """Completes when an answer may be given of which `names_doubted` tells whether it names a doubted broker.
 
         That is asked in the next turn: if a broker dies, its connection to us breaks as the client's does, and the
         client's question may be read first.
@@ -79,7 +79,7 @@ class Departures:
         return turn.and_then(lambda _: self._settled() if self._doubts and names_doubted() else Deferred.of(None))
 
     def _settled(self) -> Deferred[None]:
-        """Completes when nobody is doubted any more."""
+        """Completes when no broker is doubted any more."""
         settled: Deferred[None] = Deferred()
         if self._doubts:
             self._waiting.append(settled)
@@ -93,7 +93,7 @@ class Departures:
             yield registration
 
     def stop(self) -> None:
-        """Sets no timers any more; who waits is answered."""
+        """Sets no timers any more; requests that wait are answered."""
         for timer in [*self._doubts.values(), *(timer for _, timer in self._gone.values())]:
             timer.cancel()
         self._doubts.clear()
@@ -110,7 +110,7 @@ class Departures:
         for gone in [doubted for doubted in self._doubts if doubted not in live]:
             self._doubts.pop(gone).cancel()
         if self._waiting and not self._doubts:
-            # The rest of what the controller says, who leads instead, is taken in within this turn.
+            # The rest of what the controller says, the new leaders, is taken in within this turn.
             self._shell.soon(self._answer)
 
     def _forget(self, broker_id: BrokerId) -> None:

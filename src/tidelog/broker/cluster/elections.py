@@ -1,4 +1,4 @@
-"""Who controls the cluster: this broker's race for /controller, and its term while it holds that node.
+"""The controller's election: this broker's race for /controller, and its term while it holds that node.
 
 A failed fence means that another broker is the controller: this one resigns. A controller whose connection to the
 store is lost cannot know whether it still is one, and need not: whatever it decides is written with the fence of its
@@ -39,7 +39,7 @@ CONFIRM_LOOKS: Final = 4
 """How often the store is read before a broker that claims to be a newer controller than it names is refused."""
 CONFIRM_DELAY_MS: Final = 50
 CONFIRM_MS_MAX: Final = 20_000
-"""How long a store that is away is tried to be asked who controls the cluster."""
+"""How long a store that is away is asked for the controller again and again."""
 
 
 class Elections:
@@ -76,7 +76,7 @@ class Elections:
         self._next_request_id = 0
         self._closed = False
         self.controller_id = NO_LEADER
-        """Who holds /controller, as far as this broker knows."""
+        """The broker that holds /controller, as far as this one knows."""
 
     @property
     def is_controller(self) -> bool:
@@ -144,7 +144,7 @@ class Elections:
 
     def confirm(self, controller_id: BrokerId, epoch: ControllerEpoch) -> asyncio.Future[bool]:
         """Whether the store names that broker as the controller, and of that epoch; fails with KafkaError
-        REQUEST_TIMED_OUT where the store cannot be asked: who gives orders repeats them."""
+        REQUEST_TIMED_OUT where the store cannot be asked: a controller repeats its orders."""
         return asyncio.ensure_future(self._confirm(controller_id, epoch))
 
     async def _confirm(self, controller_id: BrokerId, epoch: ControllerEpoch) -> bool:
@@ -203,7 +203,7 @@ class Elections:
             self._election = self._spawn(self._follow())
 
     async def _follow(self) -> None:
-        """Settles who controls the cluster, as often as the node changes meanwhile."""
+        """Finds out which broker is the controller, again for each change of the node meanwhile."""
         while self._election_due and not self._closed:
             self._election_due = False
             store = self._store()
@@ -236,7 +236,7 @@ class Elections:
             claim = await take_office(store, self._broker_id, self._clock.wall_ms(), self._known_controller_epoch())
             if claim is not None:
                 await self._begin_term(store, claim)
-            # Whoever won: the node is to be watched, and the winner to be known.
+            # Whichever broker won: the node is to be watched, and the winner to be known.
             self._election_due = True
             return
         except MalformedZnode as error:

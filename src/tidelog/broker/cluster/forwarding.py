@@ -65,7 +65,8 @@ RETRY_MS: Final = 20
 FORWARDED_MS_MAX: Final = 30_000
 """How long a client's request is asked again, whatever time the client gives it."""
 URGENT_MS_MAX: Final = 5_000
-"""A proposed ISR is worthless when it is old, and its leader proposes anew; who wants to leave asks again too."""
+"""A proposed ISR is worthless when it is old, and its leader proposes anew; a broker that wants to leave asks again
+too."""
 GRACE_MS: Final = 2_000
 """Beyond the client's timeout for the controller's answer, which names the topics that were done in time."""
 VISIBLE_MS_MAX: Final = 5_000
@@ -85,7 +86,7 @@ class LocalController(Protocol):
 
     @property
     def controller_id(self) -> int:
-        """Who controls the cluster, as far as this broker knows; -1 while nobody does."""
+        """The controller's id, as far as this broker knows; -1 while there is none."""
         ...
 
     @property
@@ -198,7 +199,7 @@ class Forwarding:
     # Asking.
 
     def _persist(self, attempt: Callable[[], Deferred[T]], deadline_ms: int) -> Deferred[T]:
-        """Tries again while nobody, or nobody who controls, answers."""
+        """Tries again while no broker answers, or only one that is not the controller."""
         return flow(self._attempts(attempt, deadline_ms))
 
     def _attempts(self, attempt: Callable[[], Deferred[T]], deadline_ms: int) -> Steps[T]:

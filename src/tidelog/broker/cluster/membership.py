@@ -197,7 +197,7 @@ class Membership:
     async def read_configs(self, resources: Iterable[ConfigResource]) -> dict[ConfigResource, Mapping[str, str]]:
         """The settings of each resource as they stand in the store; empty where there are none.
 
-        Where nobody can read them, a topic gets KEEP_EVERYTHING, and a broker is left out.
+        Where they cannot be read, a topic gets KEEP_EVERYTHING, and a broker is left out.
         """
         read = await self._changes.read(resources)
         kept = {

@@ -122,7 +122,7 @@ class MetadataCache:
         return self.image.topic_names.get(TopicId(topic_id))
 
     def _update_brokers(self, request: messages.UpdateMetadataRequest) -> bool:
-        """Takes over who is live; whether anything changed."""
+        """Takes over the live brokers; whether anything changed."""
         changed = False
         live = set()
         for broker in request.live_brokers:
@@ -154,7 +154,7 @@ class MetadataCache:
             self.image.apply(TopicChanged(topic, topic_id))
             self.layout_changes += 1
         elif state.leader_epoch == NO_LEADER_EPOCH and state.partition_index in known.partitions:
-            # The controller could not read the partition's state: whoever leads it goes on.
+            # The controller could not read the partition's state: the broker that leads it goes on.
             return
         image = PartitionImage(
             replicas=broker_ids(state.replicas),

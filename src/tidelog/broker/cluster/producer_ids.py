@@ -86,7 +86,7 @@ class ProducerIds:
         self._next, self._end = block.first, block.first + block.length
         for index, taken in enumerate(waiting):
             if self._next >= self._end:
-                # More waited than one block has; those who come last wait for the next.
+                # More waited than one block has; the last requests wait for the next block.
                 self._waiting = waiting[index:]
                 self._allocate()
                 return

@@ -128,7 +128,7 @@ class ReplicaMarks:
                 logger.error("damage not forgotten: partition=%s error=%s", topic_partition, error)
 
     def metadata_changed(self, image: ClusterImage, *, is_complete: bool) -> None:
-        """The controller has told who leads and who is in sync: damaged replicas may be whole again by that.
+        """The controller has told leaders and ISRs: damaged replicas may be whole again by that.
 
         `is_complete` says that it has told all there is: a partition that is not there has been deleted or moved away.
         """

@@ -44,7 +44,7 @@ logger: Final = logging.getLogger(__name__)
 
 USERS: Final = f"{CONFIG}/users"
 UNREADABLE: Final = (AclEntry(WILDCARD_PRINCIPAL, WILDCARD, AclOperation.ALL, Permission.DENY),)
-"""In place of ACLs that cannot be read: a DENY may be among them, so nobody but super users may do anything."""
+"""In place of ACLs that cannot be read: a DENY may be among them, so only super users may do anything."""
 
 UserChange = Callable[[Mapping[str, ScramCredential]], Mapping[str, ScramCredential]]
 """A user's credentials, [mechanism] -> credential, before and after; KafkaError refuses."""

@@ -164,7 +164,7 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody has authenticated."""
+        """Whether the client has authenticated."""
         return self._machine.user is not None
 
     @property

@@ -36,7 +36,7 @@ FETCH_S_MAX: Final = 10.0
 """For an answer with keys."""
 JWKS_SIZE_MAX: Final = 1 << 20
 EXPEDITED_MS_MIN: Final = 10_000
-"""Between two readings of the keys that unknown key ids cause: anybody can name one."""
+"""Between two readings of the keys that unknown key ids cause: any client can name one."""
 KEY_ID_LENGTH_MAX: Final = 1_000
 _ALGORITHMS: Final[Mapping[tuple[str, str | None], tuple[str, ...]]] = {
     ("RSA", None): ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),

@@ -106,7 +106,7 @@ class ByteBudget:
 
     @property
     def crowded(self) -> bool:
-        """Whether somebody waits for bytes: time to be strict with those who hold some and stall."""
+        """Whether a connection waits for bytes: those that hold some and stall are closed then."""
         return bool(self._ordinary.waiting or self._large.waiting)
 
     def buffer(self, size: int) -> bytearray | mmap.mmap:
@@ -122,7 +122,7 @@ class ByteBudget:
         return bytearray(rounded)
 
     def give_back(self, buffer: bytearray | mmap.mmap, reservation: Reservation) -> None:
-        """Takes back a buffer that nobody looks at any more, and, when its memory is free, the reservation."""
+        """Takes back a buffer that is not read any more, and, when its memory is free, the reservation."""
         if isinstance(buffer, bytearray):
             size = len(buffer)
             if self._retained_bytes + size <= _RETAINED_MAX:

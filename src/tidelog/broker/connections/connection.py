@@ -263,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
         self._admitted = True
 
     def _identify(self, transport: asyncio.Transport) -> bool:
-        """Takes the principal of the client's certificate, if there is one; closes where it names nobody."""
+        """Takes the principal of the client's certificate, if there is one; closes where it names no principal."""
         tls = self._server.tls.get(self.peer.listener)
         principal = self.peer.principal
         if tls is not None:
@@ -731,7 +731,7 @@ def _memory_of(answer: Answer | Deferred[Answer]) -> int:
 
 
 def _release(answer: Answer) -> None:
-    """Gives up an answer that nobody will read."""
+    """Gives up an answer that will not be read."""
     if isinstance(answer, list):
         for chunk in answer:
             if isinstance(chunk, FileRange):

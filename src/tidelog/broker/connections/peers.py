@@ -323,7 +323,7 @@ class _Link:
         asked = self._waiting.pop(correlation_id, None)
         if asked is None:
             return
-        # Answers come in order: whoever waits behind this one would wait in vain too.
+        # Answers come in order: requests behind this one would wait in vain too.
         self._break(ConnectionResetError(f"the connection to {self._name} was given up: it does not answer"))
         self._settle(asked, TimeoutError(f"{self._name} did not answer within {timeout_ms} ms"))
 
@@ -366,7 +366,7 @@ class _Link:
             else:
                 asked.answer.complete(outcome)
         except Exception:
-            # Whoever waited made a mistake; the connection and the others on it must not pay for it.
+            # The caller that waited made a mistake; the connection and the other requests on it must not pay for it.
             logger.exception("response callback failed: broker=%s api=%s", self._name, asked.key.name)
 
 

@@ -101,7 +101,7 @@ class Server:
         self.rates.configure()
 
     def start(self, dispatcher: Dispatcher) -> None:
-        """Begins to serve, those first who have connected already."""
+        """Begins to serve, first the clients that have connected already."""
         self.dispatcher = dispatcher
         self.serving = True
         for connection in self.connections:
@@ -139,7 +139,7 @@ class Server:
     def gate(self, connection: Connection) -> Gate | None:
         """What a new connection has to pass before its requests are handled; None by a listener without SASL.
 
-        RuntimeError where nothing says who may enter.
+        RuntimeError where there is no authentication.
         """
         if connection.peer.listener not in self._sasl_listeners:
             return None
@@ -206,7 +206,7 @@ class Server:
             largest.close("it does not read its answers, and memory for them is used up", abort=True)
 
     def schedule_stall_check(self) -> None:
-        """Somebody waits for memory: watch those who hold some, once a second, as long as that lasts."""
+        """A connection waits for memory: those that hold some are watched once a second, as long as that lasts."""
         if self._stall_check is None:
             self._stall_check = self.shell.after(1_000, self._close_stalled)
 

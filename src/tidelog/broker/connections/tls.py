@@ -38,7 +38,7 @@ LOOK_MS: Final = 5_000
 
 
 class UnknownPrincipal(Exception):
-    """A certificate that names nobody here: the text is for the log."""
+    """A certificate that names no principal here: the text is for the log."""
 
 
 class _Wanted(NamedTuple):
@@ -72,7 +72,7 @@ class ListenerTls:
     def _client_auth(self) -> str:
         name = "ssl.client.auth"
         if self._protocol == "SASL_SSL" and not self._config.is_set(setting_names(self._listener, name)[0]):
-            # As in Kafka: SASL says who comes, unless the listener's own setting wants certificates too.
+            # As in Kafka: SASL authenticates the client, unless the listener's own setting wants certificates too.
             return "none"
         return cast(str, self._config.of_listener(self._listener, name))
 
@@ -125,7 +125,7 @@ class ListenerTls:
         logger.info("tls_reloaded: listener=%s", self._listener)
 
     def principal(self, transport: asyncio.BaseTransport) -> Principal:
-        """Whom a connection's certificate names; ANONYMOUS without one. UnknownPrincipal."""
+        """The principal that a connection's certificate names; ANONYMOUS without one. UnknownPrincipal."""
         certificate = peer_certificate(transport.get_extra_info("ssl_object"))
         if certificate is None:
             return ANONYMOUS

@@ -192,14 +192,14 @@ class Appends(Generic[M]):
             logger.warning(
                 "append failed, loading anew: partition=%s error=%s", shard.replica.topic_partition, error.code.name
             )
-            # Whoever is told may ask again at once, and must not find this state.
+            # A client that is told may ask again at once, and must not find this state.
             replies, batch.replies = batch.replies, []
             self._abandon(shard)
             for answer, _ in replies:
                 if not answer.done:
                     answer.fail(KafkaError(_APPEND_ERRORS.get(error.code, error.code), error.message or ""))
             return
-        # Appends of a partition are committed in the order of its log, unless somebody outside waits for one.
+        # Appends of a partition are committed in the order of its log, unless an answer to a client waits for one.
         shard.appends.remove(batch)
         for answer, reply in batch.replies:
             if not answer.done:

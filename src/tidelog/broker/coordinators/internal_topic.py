@@ -62,7 +62,7 @@ class TopicCreation:
     def _create(self) -> Deferred[None]:
         name, partitions, factor, configs, *_ = self._topic
         if factor is None:
-            # The first group must not fail for want of two more brokers that nobody planned to start.
+            # The first group must not fail for want of two more brokers that are not planned.
             factor = max(1, min(_DEFAULT_REPLICATION_FACTOR, len(self._metadata.image.brokers)))
         topic = NewTopic(name, partitions=partitions, replication_factor=factor, configs=list(configs))
 

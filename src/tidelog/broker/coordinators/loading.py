@@ -76,7 +76,7 @@ class Loading:
         self._records_of_slice = 0
         self._started_ms = environment.clock.monotonic_ms()
         self.last_offset = self._end - 1
-        """What has to be committed: for the line of those who wait for the high watermark."""
+        """What has to be committed: for the queue of what waits for the high watermark."""
 
     def begin(self) -> None:
         """Reads the first buffer."""
@@ -142,7 +142,7 @@ class Loading:
             self._suspect = b""
             logger.warning("read again: partition=%s reason=%s", self._shard.replica.topic_partition, error)
         except Exception:
-            # A record that nobody thought of; the partitions behind this one must be loaded nevertheless.
+            # A record of an unforeseen form; the partitions behind this one must be loaded nevertheless.
             logger.exception("replay failed: partition=%s", self._shard.replica.topic_partition)
             self._give_up("a record could not be replayed")
             return

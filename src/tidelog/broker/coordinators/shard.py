@@ -36,13 +36,13 @@ class Batch:
 
     def __init__(self) -> None:
         self.outcome: Deferred[AppendInfo] | None = None
-        """Of an append that nobody listens to yet."""
+        """Of an append whose outcome is not awaited yet."""
         self.records: list[tuple[bytes, bytes | None]] = []
         self.size = BATCH_OVERHEAD
         """Bytes, at most."""
         self.replies: list[tuple[Deferred[Any], Any]] = []
         self.results: list[Result[Any, Any]] = []
-        """Of the events whose answers those are, where somebody wants to hear of them."""
+        """Of the events whose answers those are, where `on_committed` wants them."""
 
 
 class Shard(Generic[M]):
@@ -74,11 +74,11 @@ class Shard(Generic[M]):
         self.news: list[Any] = []
         """Events without a reply that came while the state was loaded: handled when it is."""
         self.closed = False
-        """Nobody is answered by it any more."""
+        """It answers no requests any more."""
         self.failure: str | None = None
         """Why it cannot be loaded, in this leader epoch."""
         self.requests: dict[int, Deferred[Any]] = {}
-        """Whoever waits for a reply that `handle` has not given yet, by request id."""
+        """[request id] -> the answer that waits for a reply which `handle` has not given yet."""
         self.batch: Batch | None = None
         """What this turn of the loop has written."""
         self.appends: deque[Batch] = deque()
@@ -98,7 +98,7 @@ class Shard(Generic[M]):
         )
 
     def close(self) -> None:
-        """The state is void: whoever waits is told to look for the coordinator anew."""
+        """The state is void: clients that wait are told to look for the coordinator anew."""
         if self.closed:
             return
         self.closed = True

@@ -107,7 +107,7 @@ class Shards(Generic[M]):
         return partition_for(key, self.topic.partitions if topic is None else len(topic.partitions))
 
     def partition_image(self, key: str) -> PartitionImage | None:
-        """Who leads that partition, as far as this broker was told; None while the topic does not exist."""
+        """That partition with its leader, as far as this broker was told; None while the topic does not exist."""
         return self._metadata.image.partition(TopicPartition(self.topic.name, self.partition_of(key)))
 
     def ensure_topic(self) -> Deferred[None]:
@@ -146,7 +146,7 @@ class Shards(Generic[M]):
         try:
             self._handle(shard, event, guard)
         except Exception:
-            # Whatever it is, nobody will answer this request any more; the dispatcher logs it and tells the client.
+            # The coordinator will not answer this request any more; the dispatcher logs the error and tells the client.
             shard.requests.pop(request_id, None)
             raise
         if not answer.done:
@@ -167,9 +167,9 @@ class Shards(Generic[M]):
         return is_broken or self._load_failures[partition] >= UNREADABLE_AFTER
 
     def tell(self, shard: Shard[M], event: Any) -> bool:
-        """An event that nobody waits for, of a shard that was handed out before; nothing, once it is closed.
+        """Hands an event without an answer to a shard that was given out before; nothing happens once it is closed.
 
-        False: the partition takes no appends just now, and whoever tells is to tell it again.
+        False: the partition takes no appends just now, and the caller must retry.
         """
         if shard.is_current and shard.is_loaded:
             try:
@@ -241,7 +241,7 @@ class Shards(Generic[M]):
         """A marker in a partition of the topic is committed."""
         shard = self._shards.get(partition)
         if shard is None or not shard.is_current:
-            # Whoever loads the partition finds the marker.
+            # The broker that loads the partition finds the marker.
             return
         if shard.is_loaded:
             shard.machine.transaction_ended(producer_id, producer_epoch, committed=committed)
@@ -467,7 +467,7 @@ class Shards(Generic[M]):
             try:
                 self._handle(shard, event)
             except Exception:
-                # Nobody is there to be told, and what else is due must not be given up.
+                # No client waits for this, and what else is due must not be given up.
                 logger.exception("deadline failed: partition=%s", shard.replica.topic_partition)
                 shard.timer = self._shell.after(RETRY_MS, self._time_passed, shard)
                 return

@@ -90,7 +90,7 @@ class TransactionCoordinatorService(CoordinatorService[TransactionCoordinator]):
     def init_producer(
         self, transactional_id: str, timeout_ms: int, expected: tuple[ProducerId, ProducerEpoch] | None
     ) -> Deferred[ProducerIdentity]:
-        """InitProducerId; `expected` is who the producer was so far."""
+        """InitProducerId; `expected` is the producer's id and epoch so far."""
         if not transactional_id:
             return Deferred.of(ProducerIdentity(ErrorCode.INVALID_REQUEST))
         if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
@@ -232,7 +232,8 @@ class TransactionCoordinatorService(CoordinatorService[TransactionCoordinator]):
         if not self.shards.tell(shard, event):
             return False
         if shard.machine.has_released:
-            # Who has waited for this goes into the same batch: a turn later it would wait for one more replication.
+            # A request that has waited for this goes into the same batch: a turn later it would wait for one more
+            # replication.
             self.shards.tell(shard, TimePassed(event.wall_ms))
         return True
 

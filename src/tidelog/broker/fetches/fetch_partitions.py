@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.replica_manager import ReplicaManager
 
 CURRENT_LEADER_SINCE: Final = 16
-"""From this version of Fetch on, errors of leadership come with who leads (KIP-951)."""
+"""From this version of Fetch on, errors of leadership come with the leader (KIP-951)."""
 _UNKNOWN: Final = -1
 
 

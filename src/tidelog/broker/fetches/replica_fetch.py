@@ -170,7 +170,7 @@ class _ReplicaFetch:
         if any(reading.differs for reading in readings):
             self._delay = shell.after(WATERMARK_DELAY_MS, self._answer_now)
         if self._session.missed_news:
-            # What was learnt has let somebody go on, who has appended to a partition that was looked at before.
+            # What was learnt has let a waiting append go on, in a partition that was looked at before.
             self.has_news(urgent=True)
         self._await_throttle()
         self.answer.on_abandoned = self._abandon

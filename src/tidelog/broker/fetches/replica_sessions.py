@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tidelog.protocol import messages
 
 SESSIONS_PER_FOLLOWER: Final = 16
-"""More than num.replica.fetchers that anybody has; beyond it the one that was unused for longest goes."""
+"""More than any broker's num.replica.fetchers; beyond it the session that was unused for longest goes."""
 PARTITIONS_MAX: Final = 200_000
 """Partitions in all sessions of followers together: about 60 MiB."""
 _EPOCH_MAX: Final = 0x7FFFFFFF

@@ -32,7 +32,7 @@ class FromController(Protocol):
 
 
 def require_broker(node: Node, context: RequestContext) -> None:
-    """KafkaError CLUSTER_AUTHORIZATION_FAILED for whoever cannot be a broker of this cluster."""
+    """KafkaError CLUSTER_AUTHORIZATION_FAILED unless the sender may be a broker of this cluster."""
     if not authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if context.listener != node.config.inter_broker_listener_name:
@@ -41,10 +41,10 @@ def require_broker(node: Node, context: RequestContext) -> None:
 
 
 def require_controller(node: Node, context: RequestContext, request: FromController) -> Deferred[None] | None:
-    """Refuses orders of whoever is not the controller: KafkaError STALE_CONTROLLER_EPOCH, raised or as a failure.
+    """Refuses orders of a sender that is not the controller: KafkaError STALE_CONTROLLER_EPOCH, raised or as a failure.
 
     None where the sender is the controller that this broker knows. One that it has not heard of is looked up in the
-    store, for anybody could claim a higher epoch and have the real one refused from then on.
+    store, for any client could claim a higher epoch and have the real one refused from then on.
     """
     require_broker(node, context)
     known = node.metadata.image
@@ -77,7 +77,7 @@ def _not_the_controller(node: Node, context: RequestContext, request: FromContro
 
 
 def _refused(node: Node, context: RequestContext, code: ErrorCode, reason: str) -> KafkaError:
-    """Logs a refusal once for each address: who is told once and goes on must not fill the log."""
+    """Logs a refusal once for each address: a client that goes on after a refusal must not fill the log."""
     refused = node.metadata.refused_addresses
     if context.client_address not in refused and len(refused) < REFUSED_ADDRESSES_MAX:
         refused[context.client_address] = None

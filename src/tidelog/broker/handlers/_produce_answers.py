@@ -79,7 +79,7 @@ def failed(
         error_message=error.message,
     )
     if error.code in _PRODUCER_STATE_ERRORS:
-        # What makes an idempotent producer resend or begin a new epoch: whoever looks for the reason looks here.
+        # These make an idempotent producer resend or begin a new epoch; the log says why.
         logger.info("batch refused: reason=%s", error.message)
     if isinstance(error, InvalidBatch):
         response.record_errors = [

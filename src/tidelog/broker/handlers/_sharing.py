@@ -38,7 +38,7 @@ def check_member(group_id: str | None, member_id: str | None) -> tuple[str, str]
 
 
 def set_leader(node: Node, place: SharedPlace, data: Any, leaders: set[int]) -> None:
-    """Says who leads a partition, where this broker does not."""
+    """Names a partition's leader, where this broker does not lead it."""
     topic = node.metadata.topic_name(place.topic_id)
     known = None if topic is None else node.metadata.image.partition(TopicPartition(topic, place.partition))
     if known is not None:

@@ -63,7 +63,7 @@ def handle(
         if entry is not None:
             waiting.done.on_abandoned = lambda: node.purgatory.cancel(entry)
 
-    # Written down before anybody can see it: no crash brings records back that were said to be gone.
+    # Written down before a reader can see it: no crash brings records back that were said to be gone.
     node.disk_scheduler.starts_durable().on_complete(wait)
     return waiting.done
 

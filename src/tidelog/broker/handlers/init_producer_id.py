@@ -42,7 +42,7 @@ def handle(
         authorize(context, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME, quiet=True)
         or authorize_any(context, Operation.WRITE, ResourceType.TOPIC)
     ):
-        # Whoever may write to some topic may do it idempotently (KIP-679).
+        # A principal that may write to some topic may do it idempotently (KIP-679).
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "A producer id and its epoch must be given together.")

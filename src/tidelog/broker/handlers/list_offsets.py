@@ -188,7 +188,7 @@ def _replica(node: Node, replica_id: int, topic_partition: TopicPartition) -> Re
 
 
 def _limit(request: messages.ListOffsetsRequest, replica: Replica) -> int:
-    """Where the log ends for whoever asks."""
+    """Where the log ends for the client that asks."""
     if request.replica_id != _CONSUMER:
         return replica.log.log_end_offset
     if request.isolation_level == READ_COMMITTED:

@@ -360,7 +360,7 @@ def _append(
 
 
 def _check_batch(version: int, records: memoryview) -> None:
-    """What this version of Produce allows, before anyone looks into the records."""
+    """What this version of Produce allows, before the records are looked into."""
     if not len(records):
         raise _invalid(version, "must have at least one record batch per partition")
     if len(records) < _BATCH_PREFIX.size:

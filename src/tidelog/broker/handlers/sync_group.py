@@ -1,4 +1,4 @@
-"""SyncGroup: a classic group's leader says who gets what, and each member learns its own.
+"""SyncGroup: a classic group's leader sends the assignment, and each member learns its own.
 
 Versions 0-5. v3: static members; v5: the protocol's type and name, which have to be the group's.
 

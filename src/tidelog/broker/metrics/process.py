@@ -140,6 +140,6 @@ def _disk_bytes() -> tuple[int, int]:
                 if name in counts:
                     counts[name] = int(value)
     except OSError:
-        # Hardened kernels show it to nobody, and containers may lack it.
+        # Hardened kernels do not show it, and containers may lack it.
         return 0, 0
     return counts["read_bytes"], counts["write_bytes"]

@@ -1,4 +1,4 @@
-"""A page of metrics, made in slices between the broker's other work, and shared by those who ask at the same time.
+"""A page of metrics, made in slices between the broker's other work, and shared by requests that come at the same time.
 
     page() --> collectors, 5 ms at a time --> text, 5 ms at a time --> compressed where asked --> Deferred[body]
 

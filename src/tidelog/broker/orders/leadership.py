@@ -1,6 +1,6 @@
 """What the controller orders: lead, follow, stop, delete.
 
-LeaderAndIsr and StopReplica come here; nothing else changes who leads. They are carried out one after the other, since
+LeaderAndIsr and StopReplica come here; nothing else changes a leader. They are carried out one after the other, since
 each may have to wait for the store (a new topic's settings) and for the disk (its files, made durable by one
 sync a request).
 

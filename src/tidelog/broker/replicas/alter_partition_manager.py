@@ -77,7 +77,7 @@ class AlterPartitionManager:
         self._schedule()
 
     def watch(self) -> None:
-        """There are followers: looks at who lags twice in replica.lag.time.max.ms, from now on."""
+        """There are followers: looks twice in replica.lag.time.max.ms for those that lag, from now on."""
         if self._lag_timer is None and not self._stopped:
             self._check_later()
 

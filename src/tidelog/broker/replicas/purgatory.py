@@ -2,7 +2,7 @@
 
 A fetch with too little to give waits for the high watermark, a DeleteRecords for the followers. (Appends to be
 acknowledged stand in line by offset, `acks`; followers' fetches wait in their sessions, `replica_fetch`.) Each is
-registered under the partitions that may complete it. Whoever changes a partition calls `check` with its key; the
+registered under the partitions that may complete it. What changes a partition calls `check` with its key; the
 deadline is a timer of the operation's own. Nothing polls.
 """
 

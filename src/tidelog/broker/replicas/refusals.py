@@ -28,7 +28,7 @@ REMEMBERED_MS: Final = 5_000
 PRODUCERS_MAX: Final = 1_000
 """Remembered for one partition, the newest."""
 PARTITIONS_BEFORE_MAX: Final = 100
-"""Whose replicas are not there: remembered, the newest. Those are few at a time, and anybody can name more."""
+"""Whose replicas are not there: remembered, the newest. Those are few at a time, and any client can name more."""
 PRODUCERS_BEFORE_MAX: Final = 100
 """Remembered for one of these, the newest."""
 RETRIABLE: Final = (

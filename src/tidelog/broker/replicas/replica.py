@@ -61,7 +61,7 @@ class Replica:
         self.known_high_watermark = log.high_watermark
         """As checkpointed, or as of the last leadership; the leader's own counts while it leads."""
         self.removed = False
-        """Whether the controller took the partition away; who still delayed_appends for it gets an error."""
+        """Whether the controller took the partition away; requests that still wait for it get an error."""
         self.answers: dict[int, Any] | None = None
         """What Produce's fast path keeps, by version; None while there is nothing: most replicas are idle."""
         self.refusals: Refusals | None = None

@@ -148,7 +148,7 @@ class ReplicaManager:
             self.by_wire_name.setdefault(replica.topic_id, {})[partition] = replica
 
     def remove(self, topic_partition: TopicPartition) -> Replica | None:
-        """Forgets a replica; whoever waits for it is answered."""
+        """Forgets a replica; requests that wait for it are answered."""
         replicas = self._by_topic.get(topic_partition[0], {})
         replica = replicas.pop(topic_partition[1], None)
         if replica is None:
@@ -233,7 +233,7 @@ class ReplicaManager:
         self.disturbed(replica)
 
     def disturbed(self, replica: Replica) -> None:
-        """Its leadership, its directory or its settings are not what they were: whoever waits for it looks again."""
+        """Its leadership, its directory or its settings have changed: requests that wait for it look again."""
         self._purgatory.check(replica)
         if replica.delayed_appends is not None:
             replica.delayed_appends.try_complete_all()
@@ -276,7 +276,7 @@ class ReplicaManager:
             watcher.look_again()
 
     def check_lag(self) -> None:
-        """Half of replica.lag.time.max.ms has passed: who lags is proposed to leave the ISR."""
+        """Half of replica.lag.time.max.ms has passed: followers that lag are proposed to leave the ISR."""
         now_ms = self._clock.monotonic_ms()
         for replica in list(self):
             leader = replica.leader
@@ -284,7 +284,7 @@ class ReplicaManager:
                 self._carry_out(replica, leader.step(now_ms, LagCheckDue()))
 
     def live_brokers_changed(self) -> None:
-        """Who has died is not waited for any more."""
+        """Stop waiting for dead brokers."""
         now_ms = self._clock.monotonic_ms()
         for replica in list(self):
             leader = replica.leader
@@ -474,7 +474,7 @@ class ReplicaManager:
                 )
                 self._on_proposal(replica, effect)
             else:
-                # A follower's log begins later: whoever deletes records may have waited for that.
+                # A follower's log begins later: a DeleteRecords request may have waited for that.
                 self._purgatory.check(replica)
 
     @staticmethod
@@ -538,10 +538,10 @@ class _DelayedCommit:
 
 
 def diverging_epoch(log: Log, fetch_offset: int, last_fetched_epoch: int) -> tuple[LeaderEpoch, Offset] | None:
-    """Where the log of whoever fetches and `log` part: the largest common epoch and its end here; None: nowhere.
+    """Where the fetcher's log and `log` part: the largest common epoch and its end here; None: nowhere.
 
-    He names the epoch of the last record that he has before `fetch_offset` (KIP-595). KafkaError OFFSET_OUT_OF_RANGE
-    when that cannot be told, or the offset lies before the log.
+    The fetcher sends the leader epoch of its last record before `fetch_offset` (KIP-595). KafkaError
+    OFFSET_OUT_OF_RANGE     when that cannot be told, or the offset lies before the log.
     """
     epoch, end_offset = log.end_offset_for_epoch(last_fetched_epoch)
     if epoch < 0 or end_offset < 0:

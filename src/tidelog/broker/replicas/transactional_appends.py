@@ -179,7 +179,7 @@ class TransactionalAppends:
 
         `data` is not kept. Raises, or fails with, what `ReplicaManager.append` refuses, and what is wrong with the
         transaction: INVALID_TXN_STATE, TRANSACTION_ABORTABLE, INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING,
-        NOT_ENOUGH_REPLICAS where nobody could say, CONCURRENT_TRANSACTIONS.
+        NOT_ENOUGH_REPLICAS where no coordinator could say, CONCURRENT_TRANSACTIONS.
         """
         producer_id, producer_epoch, sequence = _PRODUCER.unpack_from(data, _PRODUCER_AT)
         asked = Asked(transactional_id, producer_id, producer_epoch, version >= ADDS_SINCE)
@@ -238,7 +238,7 @@ class TransactionalAppends:
         return asked.adds or self._config.transaction_partition_verification_enable
 
     def _is_free(self, replica: Replica, asked: Asked) -> bool:
-        """Whether nobody is to be asked before an append."""
+        """Whether an append needs no word of a coordinator."""
         producers = replica.log.producers
         return producers.has_ongoing(asked.producer_id, asked.producer_epoch) or not self._verifies(asked)
 
@@ -269,7 +269,7 @@ class TransactionalAppends:
         if error in _NO_PRODUCER and not any(
             each.replica is replica and each.producer_id == key.producer_id for each in self._lines
         ):
-            # Kept for a day, the questions of whoever makes up producers would fill the memory.
+            # Kept for a day, the questions of a client that makes up producers would fill the memory.
             replica.log.producers.forget_verification(key.producer_id, guard)
 
 

@@ -34,7 +34,7 @@ _VERSION: Final = 5
 
 
 class Asked(NamedTuple):
-    """Who wants to write."""
+    """The producer that wants to write."""
 
     transactional_id: str
     producer_id: int

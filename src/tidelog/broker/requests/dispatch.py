@@ -178,7 +178,7 @@ class Dispatcher:
         answer.on_hurried = response.hurry if response.on_hurried is not None else None
 
         def encode(settled: Deferred[Any]) -> None:
-            # Whatever goes wrong here is this connection's affair, not that of whoever completed the response.
+            # What goes wrong here concerns this connection, and not the part that completed the response.
             try:
                 try:
                     late = settled.result()

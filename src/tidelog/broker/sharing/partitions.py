@@ -317,7 +317,7 @@ class SharePartitions:
         return found
 
     def forget_quiet(self, group: str, places: Iterable[tuple[TopicId, int]] | None = None) -> None:
-        """Loads share partitions anew where nobody is at work: a group without members may begin anew elsewhere.
+        """Loads share partitions anew where no member is at work: a group without members may begin anew elsewhere.
 
         `places`: None: all of the group.
         """

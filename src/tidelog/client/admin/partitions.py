@@ -19,7 +19,7 @@ from tidelog.protocol.apis import ApiKey
 
 
 class ElectionType(enum.IntEnum):
-    """Who may be elected: the first assigned replica, if in sync, or, where nobody leads, whoever is live."""
+    """Which replica may be elected: the first assigned one, if in sync, or, where none leads, any live one."""
 
     PREFERRED = 0
     UNCLEAN = 1

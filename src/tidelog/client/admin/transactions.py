@@ -1,6 +1,6 @@
 """Transactions: listed, described; producers of partitions; hanging transactions found, and ended. No I/O.
 
-A transaction hangs when a partition waits for a marker that no coordinator will write: those who read committed records
+A transaction hangs when a partition waits for a marker that no coordinator will write: readers of committed records
 do not get past it, and compaction neither (KIP-664, KIP-890).
 """
 
@@ -265,7 +265,7 @@ def _is_hanging(
     ids: Mapping[int, str],
     known: Mapping[str, TransactionDescription | KafkaError],
 ) -> bool:
-    """Whether no marker is to be expected: whoever coordinates the producer does not know of the partition."""
+    """Whether no marker is to be expected: the producer's coordinator does not know of the partition."""
     transactional_id = ids.get(producer.producer_id)
     if transactional_id is None:
         return True

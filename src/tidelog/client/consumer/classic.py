@@ -167,7 +167,7 @@ class ClassicMembership:
         gone = owned - assigned
         if gone:
             await self._ownership.revoke(gone)
-            # What we gave up waits for its next owner, who gets it in the rebalance that we begin.
+            # What this member gave up waits for its next owner, which gets it in the rebalance that begins now.
             self._ask_to_rejoin()
         await self._ownership.assign(assigned - owned)
 
@@ -233,7 +233,7 @@ class ClassicMembership:
             self._leads = joined.leader == joined.member_id
             return True
         if code is ErrorCode.MEMBER_ID_REQUIRED:
-            # The coordinator wants to know whom it waits for before it waits (KIP-394).
+            # The coordinator wants to know the member before it waits for it (KIP-394).
             self._member_id = joined.member_id
         elif code in _GIVEN_UP:
             self._give_up(code)
@@ -370,7 +370,7 @@ class ClassicMembership:
         self._member_id, self._generation = "", NO_GENERATION
 
     async def _say_goodbye(self, reason: str, deadline: Deadline | None = None) -> None:
-        """LeaveGroup, unless we are static: then whoever comes back by our name shall have our partitions."""
+        """LeaveGroup, unless the member is static: a consumer that comes back by its name is to have its partitions."""
         if not self._member_id or self._settings.instance_id is not None:
             return
         kind = messages.LeaveGroupRequest

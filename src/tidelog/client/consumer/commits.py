@@ -34,7 +34,7 @@ _AGAIN = frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.STALE_MEMBER_EPO
 
 
 class Commits:
-    """Commits and fetches of one group, as whoever `member` says we are at that moment."""
+    """Commits and fetches of one group, by the member id and epoch that `member` gives at that moment."""
 
     def __init__(
         self,

@@ -150,9 +150,9 @@ class Consumer:
 
     @property
     def member(self) -> GroupMember:
-        """Who this consumer is in its group: what `Producer.send_offsets` wants, so that a former member is fenced.
+        """This consumer's identity in its group, for `Producer.send_offsets`: a former member is fenced by it.
 
-        A former member is who it was when it was given its last batch: as nobody in particular it would not be fenced.
+        A former member keeps the identity with which it was given its last batch: without one it would not be fenced.
         It names the ids of the topics whose batches were given out last: offsets of a topic that was deleted and made
         again since are not committed.
         """
@@ -209,8 +209,8 @@ class Consumer:
     def _held_back(self) -> bool:
         """Whether nothing may be given out now: partitions are about to go, or a commit by hand would come too late.
 
-        Cooperative members read on while a rebalance waits for others. But who commits what it was given at once, as
-        a transaction does, would name the former generation when the next one has just begun, and be refused.
+        Cooperative members read on while a rebalance waits for others. But a member that commits what it was given at
+        once, as a transaction does, would name the former generation when the next one has just begun, and be refused.
         """
         rebalancing = self._settling is not None and not self._settings.auto_commit
         return self._ownership.changing or rebalancing
@@ -389,7 +389,7 @@ class Consumer:
             if is_due or time.monotonic() - asked_at >= self._settings.metadata_max_age_s:
                 self._look.clear()
                 asked_at = time.monotonic()
-                # Whoever reads finds out by itself that no broker answers.
+                # The next poll finds out by itself that no broker answers.
                 try:
                     missing = await self._look_at_layout(laid_out)
                 except (KafkaError, ClientError):

@@ -14,7 +14,7 @@ from tidelog.model.identifiers import TopicPartition
 
 
 class InvalidAssignment(ClientError):
-    """A user's own assignor gave out what does not exist, to nobody, or twice."""
+    """A user's own assignor gave out what does not exist, to a member that does not exist, or twice."""
 
 
 class Assigned(NamedTuple):
@@ -23,7 +23,7 @@ class Assigned(NamedTuple):
     assignments: dict[str, bytes]
     """[member id] -> its assignment as bytes."""
     laid_out: dict[str, int]
-    """[topic that somebody wants] -> how many partitions it had; 0: it was not known."""
+    """[topic that a member wants] -> how many partitions it had; 0: it was not known."""
 
 
 async def assign(cluster: Cluster, assignor: Assignor, members: Iterable[Any]) -> Assigned:

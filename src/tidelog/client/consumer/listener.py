@@ -17,4 +17,4 @@ class RebalanceListener:
         """These are about to go to another member: the last moment to commit what was done with them."""
 
     async def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        """These are somebody else's already, since the group gave this member up: commits for them are refused."""
+        """These are another member's already, since the group gave this member up: commits for them are refused."""

@@ -20,7 +20,7 @@ class Membership(Protocol):
 
     @property
     def member(self) -> GroupMember:
-        """Who we are to the coordinator now."""
+        """The member's id and epoch, as the coordinator knows it now."""
         ...
 
     @property

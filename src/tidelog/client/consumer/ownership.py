@@ -1,8 +1,8 @@
 """The partitions that a consumer has: how they come and go, and how far each was given to the caller.
 
 A partition comes without a position, which is found before it is read: where the caller seeks, else what the group
-committed, else what auto.offset.reset says. It goes only while the caller waits for more, so that nobody loses a
-partition with records of it in hand; then what was given is committed, the listener is told, and it is dropped.
+committed, else what auto.offset.reset says. It goes only while the caller waits for more, so that the caller never
+loses a partition with records of it in hand; then what was given is committed, the listener is told, and it is dropped.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class PartitionQueue:
     def topic_replaced(self) -> None:
         """The partition is that of another topic of its name: its leader knows nothing of this producer.
 
-        What was sent before is in no log that anybody reads. Batches in flight come back, and go first.
+        What was sent before is in no log that can be read. Batches in flight come back, and go first.
         """
         self._is_known = False
         self.has_gap = True

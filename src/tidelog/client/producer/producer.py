@@ -53,7 +53,7 @@ class _Target:
     partitions: Partitions
     queues: dict[int, PartitionQueue]
     is_single: bool = dataclasses.field(init=False)
-    """Whether there is one partition, and nobody's own function to ask."""
+    """Whether there is one partition, and no partitioner of the user's own to ask."""
 
     def __post_init__(self) -> None:
         self.is_single = self.partitions.count == 1 and not isinstance(self.partitioner, OwnPartitioner)
@@ -207,7 +207,7 @@ class Producer:
         self.raise_failure()
 
     def raise_failure(self) -> None:
-        """Raises the first failure since the last flush, if any: for those who send much and await nothing."""
+        """Raises the first failure since the last flush, if any: for callers that send much and await nothing."""
         failure, self._sender.failure = self._sender.failure, None
         if failure is not None:
             raise failure
@@ -247,7 +247,7 @@ class Producer:
         await self._end(committed=True)
 
     async def abort(self) -> None:
-        """Drops what was not sent yet, and aborts: nobody who reads committed records sees any of the transaction."""
+        """Drops what was not sent yet, and aborts: readers of committed records see nothing of the transaction."""
         transactions = self._transactional()
         transactions.require(ProducerTransactionState.OPEN, ProducerTransactionState.BROKEN)
         await self._sender.drop()

@@ -12,7 +12,7 @@ from typing import Final
 from tidelog.model.errors import ErrorCode
 
 NOBODY: Final = 0
-"""The request id of an event that nobody asked for."""
+"""The request id of an event that is not a request."""
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 SHARE: Final = "share"

@@ -50,7 +50,7 @@ class Group(Protocol):
         ...
 
     def check_commit(self, event: CommitOffsets) -> ErrorCode:
-        """Whether whoever asks may commit: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH,
+        """Whether the client may commit: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH,
         FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS. `event.producer` tells a transaction's commit.
         """
         ...
@@ -60,11 +60,11 @@ class Group(Protocol):
         ...
 
     def committed(self, now_ms: int, event: CommitOffsets) -> None:
-        """Somebody who may has committed: in a classic group that prolongs his session."""
+        """A client that may has committed: in a classic group that prolongs the member's session."""
         ...
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Whether whoever asks may have offsets: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
+        """Whether the client may read offsets: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
         ...
 
     def check_delete_offsets(self) -> ErrorCode:
@@ -98,14 +98,14 @@ class _OffsetsOnly:
     offsets_expire_from_ms: Final = FROM_COMMIT
 
     def check_commit(self, event: CommitOffsets) -> ErrorCode:
-        """A generation is that of a member, of whom there is none."""
+        """A generation is that of a member, and there is none."""
         return ErrorCode.NONE if event.generation <= NO_GENERATION else ErrorCode.UNKNOWN_MEMBER_ID
 
     def check_offset(self, event: CommitOffsets, offset: OffsetToCommit) -> ErrorCode:
         return ErrorCode.NONE
 
     def committed(self, now_ms: int, event: CommitOffsets) -> None:
-        """Nobody has a session."""
+        """There are no sessions."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
         return ErrorCode.NONE

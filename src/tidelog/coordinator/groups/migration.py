@@ -89,7 +89,7 @@ def upgrade(turn: ConsumerTurn, classic: ClassicGroup) -> ConsumerGroup:
 
 
 def end_classic(turn: ConsumerTurn, classic: ClassicGroup) -> None:
-    """Whoever waits for the classic group's rebalance is to join anew, and the group is no more."""
+    """Members that wait for the classic group's rebalance are to join anew, and the group is no more."""
     fail_waiting(turn.as_classic(), classic, ErrorCode.REBALANCE_IN_PROGRESS)
     turn.groups.pop(classic.group_id, None)
 
@@ -160,7 +160,7 @@ def _subscription(member: ClassicMember, classic: ClassicGroup) -> messages.Cons
 
 
 def _records(group_id: str, epoch: int, members: Collection[ConsumerMember], wall_ms: int) -> list[CoordinatorRecord]:
-    """A consumer group in which everybody has what it is to have; in Kafka's order."""
+    """A consumer group in which every member has what it is to have; in Kafka's order."""
     targets: dict[str, Partitions] = {
         member.member_id: {topic_id: frozenset(each) for topic_id, each in member.assigned.items()}
         for member in members
@@ -169,7 +169,7 @@ def _records(group_id: str, epoch: int, members: Collection[ConsumerMember], wal
         *(records.member_metadata(group_id, member) for member in members),
         records.group_epoch(group_id, epoch, 0),
         *(records.target(group_id, member_id, target) for member_id, target in targets.items()),
-        # The next target is due at once: whoever joins is the reason for all this.
+        # The next target is due at once: a member that joins is the reason for all this.
         records.target_epoch(group_id, epoch, 0),
         *(records.current(group_id, member) for member in members),
     ]

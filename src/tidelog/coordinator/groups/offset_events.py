@@ -72,7 +72,7 @@ class FetchOffsets:
     require_stable: bool = False
     """Whether an offset is withheld while a transaction may change it."""
     member_id: str | None = None
-    """None: whoever asks does not say that he is a member."""
+    """None: the client does not say that it is a member."""
     member_epoch: int = NO_GENERATION
 
 
@@ -84,7 +84,7 @@ class FetchedOffsets:
     unstable: Set[TopicPartition] = frozenset()
     """Partitions that are withheld because of transactions under way: UNSTABLE_OFFSET_COMMIT."""
     error: ErrorCode = ErrorCode.NONE
-    """Of the whole answer: the group's members are not who the client says he is."""
+    """Of the whole answer: the client is not the member of the group that it says it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Offsets: when they may be committed, fetched and deleted, and when they expire.
 
-    OffsetCommit, TxnOffsetCommit --> the group: may he? --> records --> OffsetStore
-    OffsetFetch                   --> the group: may he? --> what is committed, unless a transaction may change it
+    OffsetCommit, TxnOffsetCommit --> validate with the group --> records --> OffsetStore
+    OffsetFetch                   --> validate with the group --> what is committed, unless a transaction may change it
 
 A group without members has offsets and nothing else (`group.OFFSETS_ONLY`).
 """
@@ -210,7 +210,7 @@ def _is_expired(committed: CommittedOffset, since_ms: int, event: ExpireOffsets)
 
 
 def _unknown_group_error(event: CommitOffsets) -> ErrorCode:
-    """Whoever claims no membership may begin a group by committing to it."""
+    """A client that claims no membership may begin a group by committing to it."""
     if event.generation <= NO_GENERATION:
         return ErrorCode.NONE
     if event.producer is None and event.api_version >= GROUP_NOT_FOUND_SINCE:

@@ -24,15 +24,15 @@ class Part:
     """One subject of the coordinator: offsets, classic groups, consumer groups."""
 
     def handlers(self) -> Mapping[type, EventHandler]:
-        """[class of the event] -> who decides."""
+        """[class of the event] -> the method that decides it."""
         return {}
 
     def replayers(self) -> Mapping[type, Replayer]:
-        """[class of a record's key] -> who brings the record in."""
+        """[class of a record's key] -> the method that applies the record."""
         return {}
 
     def deadlines(self) -> Mapping[str, DeadlineHandler]:
-        """[kind: the first element of a key in `coordinator.deadlines`] -> who decides when it is due."""
+        """[kind: the first element of a key in `coordinator.deadlines`] -> the method to call when it is due."""
         return {}
 
     def loaded(self, now_ms: int, wall_ms: int, result: GroupResult) -> None:

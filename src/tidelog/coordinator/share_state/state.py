@@ -1,6 +1,6 @@
 """What is stored of one share partition: a snapshot, and updates since, which say what has changed. Immutable.
 
-A snapshot is written at the beginning, and after so many updates; whoever loads the log adds them up.
+A snapshot is written at the beginning, and after so many updates; the coordinator that loads the log adds them up.
 """
 
 from __future__ import annotations

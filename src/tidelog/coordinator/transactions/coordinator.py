@@ -1,8 +1,8 @@
 """The coordinator of the transactional ids that hash to one partition of `__transaction_state`.
 
     transactions   transactional id -> Transaction          as the log says: changed by `replay` alone
-    unmarked       transactional id -> partitions            prepared transactions, and who has no marker yet
-    held           request id -> its event                   who waits for the end of a transaction
+    unmarked       transactional id -> partitions            prepared transactions, and partitions without a marker yet
+    held           request id -> its event                   requests that wait for the end of a transaction
 
 A transaction's end has three steps: the decision is written (PrepareCommit, PrepareAbort), markers are written to its
 partitions, and that this is done is written (CompleteCommit, CompleteAbort). The producer has its answer when the
@@ -293,7 +293,7 @@ class TransactionCoordinator(StateMachine):
         result.writes.append(record_of(name, decision))
         self._go_on(name, decision, result)
         if not decision.partitions:
-            # Whoever began this end by asking for something else is served in the next turn.
+            # The request that began this end by asking for something else is served in the next turn.
             self._held.release(name)
 
     def _go_on(self, name: str, decision: Transaction, result: TransactionResult) -> None:
@@ -406,7 +406,7 @@ class TransactionCoordinator(StateMachine):
 
 
 def _may_be(transaction: Transaction, producer_id: ProducerId, epoch: ProducerEpoch) -> bool:
-    """Whether a producer that says who it was can be the present one, or asks once more how its id was replaced."""
+    """Whether a producer that names its former id can be the present one, or asks once more how its id was replaced."""
     if producer_id == transaction.producer_id:
         return True
     return producer_id == transaction.previous_producer_id and epoch >= LAST_USABLE_EPOCH

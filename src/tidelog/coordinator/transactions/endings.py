@@ -1,4 +1,4 @@
-"""Who may end a transaction, and whether the question was answered before.
+"""Which producer may end a transaction, and whether the request was answered before.
 
 A producer that got no answer asks again, to the same coordinator or to its successor. Before transaction.version 2
 every transaction of a producer has the same epoch, and a repeated EndTxn is known by the state alone. From version 2
@@ -64,7 +64,7 @@ def _judge_by_state(transaction: Transaction, event: EndTransaction) -> EndJudge
 def _judge_with_epochs(transaction: Transaction, event: EndTransaction) -> EndJudgement:
     state, epoch = transaction.state, event.producer_epoch
     if state.is_prepared:
-        # Whoever it is: a producer whose id was used up may have the next one already.
+        # Under any id: a producer whose id was used up may have the next one already.
         return _UNDER_WAY
     # Only an end by which the epoch rose can be repeated with the epoch before.
     is_complete = transaction.bumps_epochs and state in _COMPLETE.values()

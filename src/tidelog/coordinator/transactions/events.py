@@ -29,9 +29,9 @@ class InitProducer:
     timeout_ms: int
     wall_ms: int
     expected: tuple[ProducerId, ProducerEpoch] | None = None
-    """Who the producer was so far (KIP-360)."""
+    """The producer's id and epoch so far (KIP-360)."""
     fresh_producer_id: ProducerId = NO_PRODUCER_ID
-    """An id that nobody has, for the case that one is needed."""
+    """An unused id, for the case that one is needed."""
     hold_ms: int = NO_HOLD
     """How long to wait for the end of a transaction before CONCURRENT_TRANSACTIONS is answered."""
 
@@ -131,7 +131,7 @@ class ListTransactions:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdentity:
-    """Who the producer is from now on; without one where there is an error."""
+    """The producer's id and epoch from now on; none where there is an error."""
 
     error: ErrorCode = ErrorCode.NONE
     producer_id: ProducerId = NO_PRODUCER_ID

@@ -57,7 +57,7 @@ class HeldRequests:
         return self._events[waiting[0]] if waiting else None
 
     def release(self, name: str) -> None:
-        """The transaction has ended: those who wait for it, also from this turn on only, are to be served."""
+        """The transaction has ended: requests that wait for it, since this turn too, are to be served."""
         self._released[name] = None
 
     def take_released(self) -> list[str]:

@@ -1,4 +1,5 @@
-"""A broker dies in the middle of the flights: who led before and after, who was in sync, how long producers waited.
+"""A broker dies in the middle of the flights: the leaders before and after, the replicas in sync, how long producers
+waited.
 
     producer --- flights ---> broker 1, 2, 3
                   half of them sent: SIGKILL for the leader of some partitions
@@ -35,7 +36,7 @@ class View(NamedTuple):
     """A partition at one moment."""
 
     leader: int
-    """-1: nobody."""
+    """-1: none."""
     in_sync: tuple[int, ...]
 
 
@@ -86,7 +87,7 @@ class Watch:
     def _run(self) -> None:
         routing = self._cluster.routing
         while not self._ending.wait(LOOK_S):
-            # Brokers that are gone are what this is about: whoever is left is asked.
+            # Brokers that are gone are what this is about: one that is left is asked.
             with contextlib.suppress(ClientError, KafkaError):
                 self._cluster.run(routing.refresh([self._topic], routing.deadline(5.0)))
                 self._take()

@@ -3,7 +3,7 @@
     producer --- flights ---> brokers ---> reader 1, 2, 3      `reader.py`, a process each
     `Lags`, a thread, asks again and again how far what is committed is behind the logs
 
-What the readers said, and what is committed, is held against the logs at the end: every record was read by somebody.
+What the readers said, and what is committed, is held against the logs at the end: every record was read.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Lags:
 
     def _run(self) -> None:
         while not self._ending.wait(LOOK_S):
-            # A broker is killed meanwhile: the next look finds who has taken over.
+            # A broker is killed meanwhile: the next look finds the broker that has taken over.
             with contextlib.suppress(ClientError, KafkaError):
                 committed = self._cluster.committed_offsets(self._group, self._places)
                 ends = self._cluster.offsets(dict.fromkeys(self._places, LATEST_TIMESTAMP))
@@ -262,7 +262,7 @@ class ReadingGroup:
 
 
 def coverage(read: Sequence[tuple[int, int, int]], ends: Mapping[int, int]) -> tuple[list[str], int]:
-    """(a line for each gap that nobody has read, how many records were read more than once).
+    """(a line for each gap that was not read, how many records were read more than once).
 
     `read` are (partition, first offset, the one after the last); `ends` is [partition] -> log end. Logs begin at 0.
     """

@@ -1,6 +1,6 @@
 """The processes of the demo, and that none of them stays behind: the brokers, Spark's JVM and its Python workers.
 
-Ctrl-C may come at any moment, while the JVM is half started too, when nobody holds a handle to it yet. So at the end,
+Ctrl-C may come at any moment, while the JVM is half started too, and the demo has no handle to it. So at the end,
 however it came about, whatever descends from this process is asked to end, and killed if it does not.
 """
 
@@ -71,7 +71,7 @@ def end_descendants() -> None:
     while pending and time.monotonic() < deadline:
         time.sleep(_POLL_S)
         _reap()
-        # Who was started in the meantime is found through the children that are still there.
+        # A process that was started meanwhile is found through the children that are still there.
         pending = [pid for pid in {*pending, *descendants(os.getpid())} if _runs(pid)]
     for pid in pending:
         _signal(pid, signal.SIGKILL)
@@ -169,7 +169,7 @@ def _ready(process: "subprocess.Popen[bytes]", log: Path) -> str:
     assert output is not None
 
     def listen() -> None:
-        # The rest of the output is read too, so that nobody ever waits for a full pipe.
+        # The rest of the output is read too, so that no process ever waits for a full pipe.
         for line in output:
             found = line.decode(errors="replace").strip()
             if found.startswith("ready:"):

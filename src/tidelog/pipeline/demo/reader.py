@@ -52,12 +52,12 @@ def main(bootstrap: str, group: str, topic: str, session_ms: str) -> None:
                 read.setdefault(partition, [offset, offset])[1] = offset + 1
         if not read:
             continue
-        # What happens to a record happens before it is committed: whoever takes over then misses none.
+        # What happens to a record happens before it is committed: the member that takes over then misses none.
         say(read=read)
         try:
             consumer.commit(offsets=_offsets(topic, read), asynchronous=False)
         except KafkaException as failed:
-            # Not a member any more, or nobody coordinates just now: these are read again, or committed with the next.
+            # Not a member any more, or no coordinator just now: these are read again, or committed with the next.
             print(failed, file=sys.stderr)
     consumer.close()
 

@@ -82,7 +82,7 @@ class Cleaning:
 
     @property
     def is_writing(self) -> bool:
-        """Whether nothing is touched but files that nobody has any use for yet."""
+        """Whether it touches only files that are not part of the log yet."""
         return self._cleaned is not None
 
     def run_slice(self, bytes_max: int) -> int:

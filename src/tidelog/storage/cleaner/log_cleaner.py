@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 _SEED_SIZE: Final = 16
 _WAIT_MS: Final = 50
-"""Until the next look, while somebody else flushes the log, or writes the checkpoints."""
+"""Until the next look, while another task flushes the log, or writes the checkpoints."""
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _POSTPONED_MS: Final = 300_000
 """Retention may make room meanwhile; more attempts would be work for nothing."""

@@ -1,7 +1,7 @@
 """Transactions as a cleaning meets them, batch by batch: whose data were aborted, and which markers have outlived them.
 
 Nothing past the last stable offset is cleaned, so every transaction has ended. Data of aborted ones go at once. A
-marker stays for as long as a batch of its transaction does, and then until its delete horizon, so that a reader who
+marker stays for as long as a batch of its transaction does, and then until its delete horizon, so that a reader that
 began before sees the end of what it has read.
 """
 

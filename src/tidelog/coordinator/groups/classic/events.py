@@ -74,7 +74,7 @@ class MemberAssignment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SyncGroup:
-    """Answered by SyncReply when the leader has said who gets what, and that is written."""
+    """Answered by SyncReply when the leader has sent the assignment, and that is written."""
 
     request_id: int
     group: str
@@ -118,7 +118,7 @@ class HeartbeatReply:
 
 
 class LeavingMember(NamedTuple):
-    """Who leaves: itself, or a static member that an administrator removes by its instance id alone."""
+    """The member that leaves: the sender, or a static member that an administrator removes by its instance id alone."""
 
     member_id: str
     instance_id: str | None = None

@@ -4,7 +4,7 @@
       ^                 |       ^                                              |                               |
       +--all are gone---+       +------- a member joins, leaves or dies -------+-------------------------------+
 
-Who is a member, what it was assigned in the last stable generation and which one that was stands in a record of the
+The members, their assignments in the last stable generation, and that generation stand in a record of the
 log (`recorded`); everything else is the coordinator's memory of a rebalance, which members begin anew when the
 coordinator moves. This module keeps the members and what counts them consistent; when the states change is decided in
 `rebalance`.
@@ -110,7 +110,7 @@ class ClassicGroup:
         self.pending_sync: dict[str, None] = {}
         """Members of which SyncGroup is still awaited in this generation (a set, in order)."""
         self.came_ms: int | None = None
-        """When somebody came last while a new group waits for further members (monotonic): then it waits longer."""
+        """When the last member came while a new group waits for more (monotonic): then it waits longer."""
         self.delay_left_ms = 0
         """How much longer it may wait so."""
         self.recorded: messages.GroupMetadataValue | None = None
@@ -122,13 +122,13 @@ class ClassicGroup:
 
     @classmethod
     def restored(cls, group_id: str, deadlines: Deadlines, value: messages.GroupMetadataValue) -> ClassicGroup:
-        """The group that a record describes: Stable, or Empty, with nobody waiting."""
+        """The group that a record describes: Stable, or Empty, with no request waiting."""
         group = cls(group_id, deadlines, value.current_state_timestamp)
         group.recorded = value
         group.generation = value.generation
         group.protocol_type = value.protocol_type
         group.protocol = value.protocol
-        # Kafka writes no id twice; whoever did meant the last.
+        # Kafka writes no id twice; of other writers' the last one counts.
         for member in {member.member_id: member for member in value.members}.values():
             group.add(
                 ClassicMember(
@@ -165,7 +165,7 @@ class ClassicGroup:
         self._topics = None
 
     def remove(self, member_id: str) -> ClassicMember | None:
-        """Takes a member out, or an id that has not joined yet. Whoever calls answers its requests before."""
+        """Takes a member out, or an id that has not joined yet. The caller answers its requests before."""
         self.pending.pop(member_id, None)
         self.pending_sync.pop(member_id, None)
         member = self.members.pop(member_id, None)
@@ -181,7 +181,7 @@ class ClassicGroup:
         return member
 
     def replace_static(self, old_id: str, new_id: str) -> ClassicMember:
-        """Gives a static member that came back a new id, in the old one's place; nobody waits for it now."""
+        """Gives a static member that came back a new id, in the old one's place; no request of it waits now."""
         member = self.members[old_id]
         assert member.instance_id is not None
         self._waiting_joins -= member.join_request is not None
@@ -228,7 +228,7 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def elect_joined_leader(self) -> bool:
-        """Lets one lead who has joined: the leader if it has; whether there is one."""
+        """Makes a member that has joined the leader, the present leader if it has; whether there is one."""
         leader = self.members.get(self.leader) if self.leader is not None else None
         if leader is None or leader.join_request is None:
             joined = (member_id for member_id, member in self.members.items() if member.join_request is not None)
@@ -251,7 +251,7 @@ class ClassicGroup:
     # Protocols.
 
     def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
-        """Whether somebody with these can be a member: one that all members support is among them."""
+        """Whether a client with these can be a member: one that all members support is among them."""
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type and protocols)
         everybody = len(self.members)
@@ -303,7 +303,7 @@ class ClassicGroup:
         return self.state is ClassicGroupState.PREPARING_REBALANCE and self.previous_state is ClassicGroupState.EMPTY
 
     def next_generation(self, wall_ms: int) -> None:
-        """All that joined are in: CompletingRebalance, or Empty if nobody is."""
+        """All that joined are in: CompletingRebalance, or Empty if there are none."""
         self.generation = (self.generation + 1) & GENERATION_MAX
         self.protocol = self.elected_protocol()
         self.enter(ClassicGroupState.COMPLETING_REBALANCE if self.members else ClassicGroupState.EMPTY, wall_ms)
@@ -327,8 +327,8 @@ class ClassicGroup:
         return self.state is ClassicGroupState.EMPTY
 
     def check_commit(self, event: CommitOffsets) -> ErrorCode:
-        """Members commit in their generation, and not while the leader has still to speak: whoever does so then has
-        not given up what the generation before gave him. Whoever claims no membership commits while nobody has it.
+        """Members commit in their generation, and not before the leader has sent the assignment: a member that does so
+        has not given up what the generation before gave it. A client that is no member commits while there are none.
         """
         in_transaction = event.producer is not None
         if event.generation < 0 and self.is_empty:
@@ -363,7 +363,7 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def check_delete_offsets(self) -> ErrorCode:
-        """Of what is read by members of another type nobody here knows."""
+        """What members of another protocol type read is not known here."""
         if self.is_empty or self.protocol_type == consumer_protocol.PROTOCOL_TYPE:
             return ErrorCode.NONE
         return ErrorCode.NON_EMPTY_GROUP
@@ -390,7 +390,7 @@ class ClassicGroup:
 
     @property
     def is_forgettable(self) -> bool:
-        """Whether nothing would be lost with it: nobody is or becomes a member, and the log does not know it."""
+        """Whether nothing would be lost with it: it has no members, none is joining, and the log does not know it."""
         return self.state is ClassicGroupState.EMPTY and not self.pending and self.recorded is None
 
     @property

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class ClassicCompatibility(Protocol):
-    """Who decides for members of the classic protocol in groups of the consumer protocol (KIP-848).
+    """What decides for members of the classic protocol in groups of the consumer protocol (KIP-848).
 
     False: the group is not such a one, or is none any more.
     """
@@ -93,7 +93,7 @@ class ClassicGroups(Part):
     # Requests.
 
     def _join(self, now_ms: int, event: JoinGroup, result: GroupResult) -> None:
-        """Whoever has no id yet may make a group."""
+        """A client that has no id yet may make a group."""
         compatibility = self._compatibility_of(event.group)
         if compatibility is not None and compatibility.join(now_ms, event, result):
             return
@@ -189,7 +189,7 @@ class ClassicGroups(Part):
         return group is not None and group.kind not in (CLASSIC, CONSUMER)
 
     def _compatibility_of(self, group_id: str) -> ClassicCompatibility | None:
-        """Who decides instead, for a group of the other kind."""
+        """What decides instead, for a group of the other kind."""
         group = self._groups.get(group_id)
         return self.compatibility if group is not None and group.kind == CONSUMER else None
 
@@ -201,7 +201,7 @@ class ClassicGroups(Part):
         return ClassicTurn(now_ms, wall_ms, self._state.settings, result)
 
     def _forget_if_nothing(self, group: ClassicGroup) -> None:
-        """Groups that nobody ever joined to the end must not fill the memory."""
+        """Groups whose first member never completed its join must not fill the memory."""
         if group.is_forgettable and self._groups.get(group.group_id) is group:
             del self._groups[group.group_id]
 

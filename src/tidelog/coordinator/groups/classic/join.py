@@ -137,7 +137,7 @@ def _join_as_static_member(turn: ClassicTurn, group: ClassicGroup, event: JoinGr
 
 
 def _replace(turn: ClassicTurn, group: ClassicGroup, event: JoinGroup, old_id: str) -> ClassicMember:
-    """A static member came back: the old id is fenced, whoever still uses it."""
+    """A static member came back: the old id is fenced for any client that still uses it."""
     logger.info(
         "static member replaced: group=%s instance=%s member=%s new=%s",
         group.group_id,
@@ -156,7 +156,7 @@ def _replace(turn: ClassicTurn, group: ClassicGroup, event: JoinGroup, old_id: s
 
 
 def _go_on(turn: ClassicTurn, group: ClassicGroup, member: ClassicMember, event: JoinGroup, former_leader: str) -> None:
-    """The assignment stands, nobody else notices: only the log must know the new id.
+    """The assignment stands, and other members do not notice: only the log must know the new id.
 
     A leader that came back leads, and is told that there is nothing to assign. Clients that do not understand this are
     told the leader's old id, so that they take themselves for followers.

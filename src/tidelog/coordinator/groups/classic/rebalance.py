@@ -2,7 +2,7 @@
 
 A rebalance is two waits. PreparingRebalance waits until all members have joined again, or the slowest one's rebalance
 timeout has passed: members that have not joined by then are removed, except static members, whose absence is no news
-until their session ends. CompletingRebalance waits for the leader's SyncGroup, which says who gets what; the group is
+until their session ends. CompletingRebalance waits for the leader's SyncGroup, which has the assignment; the group is
 Stable when that is in the log. Members of which nothing comes in either phase are put out, so that no rebalance waits
 for ever.
 """
@@ -26,7 +26,7 @@ GATHER_MS: Final = 100
 together come some ten milliseconds apart; one of which the first generation knows nothing waits until the others' next
 heartbeats, three seconds as a rule."""
 QUIET_MS: Final = 50
-"""How long nobody may have come at the end of that least wait."""
+"""How long no member may have come at the end of that least wait."""
 RETRY_MS_MIN: Final = 500
 """Least wait for static members of which none has joined again. They say how long a rebalance may take, and a timeout
 of 0 must not keep the coordinator busy until their sessions end."""
@@ -71,7 +71,7 @@ def _initial_delay_ms(turn: ClassicTurn) -> int:
 
 
 def _more_delay_ms(turn: ClassicTurn, group: ClassicGroup) -> int:
-    """How much longer a new group waits, since somebody has come meanwhile; 0 if nobody has."""
+    """How much longer a new group waits, since a member has come meanwhile; 0 if none has."""
     came_ms, group.came_ms = group.came_ms, None
     if came_ms is None:
         return 0
@@ -99,7 +99,7 @@ def joins_due(turn: ClassicTurn, group: ClassicGroup) -> None:
 
 
 def complete_join(turn: ClassicTurn, group: ClassicGroup) -> None:
-    """Those who have joined are the next generation."""
+    """The members that have joined are the next generation."""
     turn.await_no_joins(group)
     absent = [member for member in group.members.values() if member.join_request is None]
     for member in absent:
@@ -166,7 +166,7 @@ def remove(
 
 
 def joined(group: ClassicGroup, member: ClassicMember) -> JoinReply:
-    """The answer to a member of the generation; its leader is told who the others are."""
+    """The answer to a member of the generation; its leader is told the other members."""
     return JoinReply(
         ErrorCode.NONE,
         member.member_id,
@@ -186,7 +186,7 @@ def joined_members(group: ClassicGroup) -> Sequence[JoinedMember]:
 
 
 def hand_out(turn: ClassicTurn, group: ClassicGroup, error: ErrorCode = ErrorCode.NONE) -> None:
-    """Gives each member whose SyncGroup waits its assignment; with an error nobody has one, and all learn the error."""
+    """Gives each member whose SyncGroup waits its assignment; with an error none has one, and all learn the error."""
     for member in group.members.values():
         if error is not ErrorCode.NONE:
             member.assignment = b""

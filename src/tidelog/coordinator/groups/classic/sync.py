@@ -19,7 +19,7 @@ _JOIN_AGAIN: Final = HeartbeatReply(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def sync(turn: ClassicTurn, group: ClassicGroup, event: SyncGroup) -> None:
-    """Answers at once in a stable group, otherwise when the leader has said who gets what."""
+    """Answers at once in a stable group, otherwise when the leader has sent the assignment."""
     error = _sync_error(group, event)
     if error is not ErrorCode.NONE:
         turn.reply(event.request_id, SyncReply(error))

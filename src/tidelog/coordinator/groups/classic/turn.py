@@ -31,7 +31,7 @@ class ClassicTurn:
     result: GroupResult
 
     def reply(self, request_id: int | None, reply: JoinReply | SyncReply | HeartbeatReply | LeaveReply) -> None:
-        """Answers a request; None: nobody waits for it."""
+        """Answers a request; None: no request waits."""
         if request_id is not None:
             self.result.replies.append((request_id, reply))
 

@@ -179,7 +179,7 @@ class GroupChange:
             return False
         age_ms = turn.now_ms - group.patterns_resolved_ms
         if group.patterns_seen is None:
-            # Loaded: who knows how old they are.
+            # Loaded: their age is unknown.
             pass
         elif age_ms < (
             turn.settings.pattern_refresh_ms if group.patterns_seen is turn.topics else PATTERN_REFRESH_MIN_MS

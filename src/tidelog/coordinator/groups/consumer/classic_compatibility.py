@@ -182,7 +182,7 @@ def leave(turn: ConsumerTurn, group: ConsumerGroup, event: LeaveGroup) -> LeaveR
         except KafkaError as error:
             errors.append(error.code)
             continue
-        # Who is named twice is gone by the second time.
+        # A member that is named twice is gone by the second time.
         errors.append(ErrorCode.UNKNOWN_MEMBER_ID if member.member_id in gone else ErrorCode.NONE)
         gone[member.member_id] = member
         logger.info(

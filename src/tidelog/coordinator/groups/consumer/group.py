@@ -6,8 +6,8 @@
     assignment_epoch  the group epoch of the target; behind `epoch` while a new one is to be computed
     member.epoch      the target that a member has reached, or is held up on its way to
 
-Who holds a partition, how many subscribe to a topic and the like are counted along, so that a heartbeat asks for them
-without looking at ten thousand members.
+The holder of a partition, the number of a topic's subscribers and the like are counted along, so that a heartbeat asks
+for them without looking at ten thousand members.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
 
     @property
     def assignor(self) -> str | None:
-        """The one that most members ask for; None if nobody asks."""
+        """The one that most members ask for; None if none asks."""
         return most_wanted(self._assignors)
 
     def assignor_with(self, before: ConsumerMember | None, after: ConsumerMember | None) -> str | None:
@@ -121,7 +121,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return most_wanted(_changed(self._assignors, _assignor_of(before), _assignor_of(after)))
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """Who has that instance id now."""
+        """The member that has the instance id now."""
         member_id = None if instance_id is None else self.static.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
@@ -208,7 +208,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         """Only heartbeats tell that a member lives."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Whether a member may read what is committed; whoever names no member may."""
+        """Whether a member may read what is committed; a client that names no member may."""
         if member_id is None and member_epoch < 0:
             return ErrorCode.NONE
         member = self.members.get(member_id or "")
@@ -305,7 +305,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
 
     def _change_owners(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
         """A log that was compacted may give a partition to its next owner first, and take it from the former one then:
-        nobody takes away but what is its own."""
+        a member gives back only what is its own."""
         if (
             before is not None
             and after is not None
@@ -364,7 +364,7 @@ def _add(counter: Counter[Any], keys: Iterable[Any], count: int) -> None:
     for key in keys:
         counter[key] += count
         if not counter[key]:
-            # What nobody wants any more must not stay behind.
+            # A key with count 0 must not stay behind.
             del counter[key]
 
 

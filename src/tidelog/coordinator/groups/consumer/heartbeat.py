@@ -159,7 +159,7 @@ def _complaint(event: ConsumerHeartbeat, subscription_length_max: int) -> str | 
 
 
 def _group(turn: ConsumerTurn, group_id: str, *, joins: bool) -> ConsumerGroup:
-    """The consumer group; a new one, or what a classic one becomes, if somebody joins."""
+    """The consumer group; a new one, or what a classic one becomes, if a member joins."""
     group = turn.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return group
@@ -308,7 +308,7 @@ def _leave(turn: ConsumerTurn, event: ConsumerHeartbeat) -> ConsumerHeartbeatRep
 
 
 def fence(turn: ConsumerTurn, group: ConsumerGroup, members: Collection[ConsumerMember]) -> None:
-    """Takes members out, for whatever reason; the group is classic then if nobody speaks the newer protocol."""
+    """Takes members out, for whatever reason; the group is classic then if no member speaks the newer protocol."""
     leaving = [member.member_id for member in members]
     if can_downgrade(turn, group, leaving):
         try:

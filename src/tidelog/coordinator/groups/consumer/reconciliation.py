@@ -23,7 +23,7 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicId
 
 IsFree = Callable[[TopicId, int], bool]
-"""Whether nobody holds the partition."""
+"""Whether no member holds the partition."""
 
 
 def reconcile(

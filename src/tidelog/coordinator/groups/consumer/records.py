@@ -38,7 +38,7 @@ def no_partition_metadata(group_id: str) -> CoordinatorRecord:
 
 
 def member_metadata(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """Who the member is and what it wants."""
+    """The member's names and what it wants."""
     classic = member.classic
     value = _Member(
         instance_id=member.instance_id,

@@ -1,4 +1,4 @@
-"""A share group as its records say: members, epochs, who fetches from what. Changed by `replay` alone.
+"""A share group as its records say: members, epochs, which member fetches from what. Changed by `replay` alone.
 
 Nothing has to be given up before another member may have it, since members share partitions: a member that hears of a
 new target has it at once.
