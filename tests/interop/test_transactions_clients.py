@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.amount import daily
+from tests.amount import daily, thorough
 from tests.conformance.clients import scenarios
 from tests.conformance.clients.scenarios import Site
 
@@ -25,7 +25,7 @@ def test_committed_and_aborted(site: Site, client: str) -> None:
     scenarios.transact(site, client)
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", daily(1, CLIENTS))
 def test_interrupted(site: Site, client: str) -> None:
     """The producer, its coordinator and a leader are killed: each transaction is there as a whole, or not at all."""
     scenarios.transact_under_kills(site, client)
@@ -37,6 +37,7 @@ def test_copied_exactly_once(site: Site, client: str) -> None:
     scenarios.copy(site, [client], kills=True)
 
 
+@thorough
 def test_copied_exactly_once_by_two(site: Site) -> None:
     """Two applications in one group, of two clients, each killed once: who takes over waits for what is open."""
     scenarios.copy(site, ["confluent", "kafka-python"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.amount import thorough
 from tests.scenarios.store_move import SETTINGS, load, move_under_load, store
 from tests.unit.store.serving import Served
 
@@ -16,6 +17,7 @@ def test_a_running_cluster_moves_to_another_store(tmp_path: Path) -> None:
         move_under_load(tmp_path, f"{other.hosts}/tidelog")
 
 
+@thorough
 def test_a_broker_that_is_away_meanwhile(tmp_path: Path) -> None:
     """It comes back into the ISRs: leaders and the new store agree on where each partition stands.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow
 import pyspark
 import pytest
+from tests.amount import thorough
 
 from tidelog import cli
 from tidelog.pipeline.errors import PipelineError
@@ -30,6 +31,7 @@ print(json.dumps([ABSENT, [each.__file__ for each in modules]]))
 """
 
 
+@thorough
 def test_a_python_without_tidelog_runs_tasks_from_the_archive(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -115,6 +115,7 @@ def test_a_batch_that_was_committed_is_not_taken_again(spark: SparkSession, brok
     assert len(list(table.glob("*.parquet"))) == len(DeltaTable(str(table)).file_uris())
 
 
+@thorough
 def test_files_of_a_batch_that_never_came_to_a_commit_do_no_harm(
     spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,6 +262,7 @@ def test_nothing_to_infer_from(spark: SparkSession, broker: Broker, tmp_path: Pa
         run(spark, job(broker, topic, tmp_path / "table", value=ValueFormat.JSON))
 
 
+@thorough
 def test_a_continuous_run_can_be_stopped(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """It takes what comes, batch after batch, and a stop keeps what was committed."""
     topic = broker.topic()
@@ -316,6 +318,7 @@ def rows_of(path: Path, column: str) -> list[Any]:
     return [value for each in files for value in pa.parquet.read_table(each, partitioning=None)[column].to_pylist()]
 
 
+@thorough
 def test_a_restored_table_stops_the_job_until_it_is_rewound(
     spark: SparkSession, broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

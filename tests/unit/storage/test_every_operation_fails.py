@@ -5,9 +5,11 @@ Here with one kind of error each; `python -m tests.unit.storage.life` has all ki
 
 from __future__ import annotations
 
+from tests.amount import thorough
 from tests.unit.storage.life import ALONE, BROKEN, count_operations, fail_in_life, fail_in_start
 
 
+@thorough
 def test_what_fails_alone_changes_nothing() -> None:
     """No descriptor, no memory, a signal: the step is done again, and the directory stays online."""
     operations = count_operations()
