@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise, repeat
+from types import SimpleNamespace
 from typing import Any
 
 from tests.unit.broker.harness import Broker
 
+from tidelog.broker.metrics.cluster_metrics import (
+    PARTITIONS_PER_STEP,
+    TOPICS_PER_STEP,
+    collect_controller,
+    collect_topics,
+)
 from tidelog.broker.metrics.replica_metrics import REPLICAS_PER_STEP, collect_replicas
 from tidelog.broker.metrics.traffic_metrics import collect_traffic
-from tidelog.metrics.page import LINES_PER_CHUNK, Page
+from tidelog.metrics.page import LINES_PER_CHUNK, Page, joined
 
 PARTITIONS = 10_000
 TOPICS = 2_000
@@ -38,6 +45,25 @@ def largest_step(page: Page, steps: Iterator[None]) -> int:
     counts += [page.samples for _ in steps]
     counts.append(page.samples)
     return max(after - before for before, after in pairwise(counts))
+
+
+def test_the_controller_counts_some_partitions_at_once(broker: Broker) -> None:
+    """Of one topic with many, and of many topics with few."""
+    broker.lead("orders")
+    one = broker.node.metadata.image.topics["orders"]
+    (partition,) = one.partitions.values()
+    large = Instead(one, name="large", partitions=dict.fromkeys(range(PARTITIONS), partition))
+    for topics in ({"large": large}, {str(number): one for number in range(PARTITIONS)}):
+        image = Instead(broker.node.metadata.image, topics=topics)
+        state = SimpleNamespace(deleting=(), leader_elections=0)
+        controller = SimpleNamespace(image=image, state=state, unclean_elections=0)
+        driver: Any = SimpleNamespace(elections=SimpleNamespace(controller=controller, controller_queue=0))
+        page = Page()
+        steps = sum(1 for _ in collect_controller(page, driver))
+        assert steps >= PARTITIONS // PARTITIONS_PER_STEP
+        assert f"globalpartitioncount {PARTITIONS}\n".encode() in joined(list(page.chunks()))
+        node: Any = Instead(broker.node, metadata=SimpleNamespace(image=image))
+        assert sum(1 for _ in collect_topics(Page(), node)) >= len(topics) // TOPICS_PER_STEP
 
 
 def test_a_step_adds_a_thousand_samples_at_most(broker: Broker) -> None:

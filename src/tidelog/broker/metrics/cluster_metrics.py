@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from tidelog.broker.cluster.controller_driver import ControllerDriver
     from tidelog.broker.node import Node
     from tidelog.controller.state import ControllerState
-    from tidelog.metadata.image import TopicImage
+    from tidelog.metadata.image import PartitionImage, TopicImage
     from tidelog.metrics.page import Page
 
 _CONTROLLER: Final = "kafka_controller_kafkacontroller_"
-_TOPICS_PER_STEP: Final = 50
+PARTITIONS_PER_STEP: Final = 2_000
+"""Partitions that are counted between two places where the page may be interrupted: less than a millisecond."""
+TOPICS_PER_STEP: Final = 200
+"""As much work as those partitions, where topics have few."""
 
 
 def collect_controller(page: Page, driver: ControllerDriver) -> Iterator[None]:
@@ -30,10 +33,14 @@ def collect_controller(page: Page, driver: ControllerDriver) -> Iterator[None]:
         ("offlinepartitionscount", "preferredreplicaimbalancecount", "globalpartitioncount", "reassigning"), 0
     )
     if controller is not None:
-        for index, topic in enumerate(list(controller.image.topics.values())):
-            if not index % _TOPICS_PER_STEP:
-                yield
-            _count_topic(counts, controller.state, topic)
+        seen = 0
+        for topic in list(controller.image.topics.values()):
+            for images in _some_at_once(topic):
+                _count_partitions(counts, controller.state, topic, images)
+                seen += len(images) + PARTITIONS_PER_STEP // TOPICS_PER_STEP
+                if seen >= PARTITIONS_PER_STEP:
+                    seen = 0
+                    yield
     image = None if controller is None else controller.image
     reassigning = counts.pop("reassigning")
     counts |= {
@@ -75,10 +82,19 @@ _HELP: Final = {
 }
 
 
-def _count_topic(counts: dict[str, int], state: ControllerState, topic: TopicImage) -> None:
+def _some_at_once(topic: TopicImage) -> Iterator[list[PartitionImage]]:
+    """A topic's partitions, so many at a time as a step may count."""
+    images = list(topic.partitions.values())
+    for start in range(0, len(images), PARTITIONS_PER_STEP):
+        yield images[start : start + PARTITIONS_PER_STEP]
+
+
+def _count_partitions(
+    counts: dict[str, int], state: ControllerState, topic: TopicImage, images: list[PartitionImage]
+) -> None:
     if topic.name in state.deleting:
         return
-    for image in topic.partitions.values():
+    for image in images:
         counts["globalpartitioncount"] += 1
         counts["reassigning"] += image.is_reassigning
         if image.leader == NO_LEADER:
@@ -92,10 +108,14 @@ def collect_topics(page: Page, node: Node) -> Iterator[None]:
     selection = Selection(node.config)
     image = node.metadata.image
     partitions = page.family("kafka_topic_partitions", "gauge", "Partitions of the topic.")
-    for index, topic in enumerate(list(image.topics.values())):
-        if not index % _TOPICS_PER_STEP:
+    seen = 0
+    for topic in list(image.topics.values()):
+        seen += len(topic.partitions) + PARTITIONS_PER_STEP // TOPICS_PER_STEP
+        if seen >= PARTITIONS_PER_STEP:
+            seen = 0
             yield
-        first = next((each for _, each in sorted(topic.partitions.items()) if each.leader >= 0), None)
+        led = [partition for partition, each in topic.partitions.items() if each.leader >= 0]
+        first = topic.partitions[min(led)] if led else None
         if first is not None and first.leader == node.broker_id and selection.has_topic(topic.name):
             partitions.add(len(topic.partitions), f'{{topic="{topic.name}"}}')
     registration = image.brokers.get(node.broker_id)
