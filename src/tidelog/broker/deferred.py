@@ -71,7 +71,8 @@ class Deferred(Generic[T]):
             tell()
 
     def hurry(self) -> None:
-        """Asks for the value now, such as it is; it may come during the call, or as if nothing had been said."""
+        """Asks for the value now, even if more would come later; it may come during the call, or not before its
+        time."""
         if not self.done and self.on_hurried is not None:
             self.on_hurried()
 

@@ -55,7 +55,7 @@ class LocalController:
 
 
 class ControllerRequests:
-    """Carries the controller's requests to brokers: this one is told without a connection, but encoded too."""
+    """Carries the controller's requests to brokers; to this one without a connection, but encoded too."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, shell: Shell) -> None:
         self._config = config
@@ -64,7 +64,7 @@ class ControllerRequests:
         self._here: tuple[Node, Dispatcher, ControllerDriver] | None = None
         """This broker, once it takes orders."""
         self._peer = Peer(config.inter_broker_listener_name, 0)
-        """The sender of what this broker is told."""
+        """The sender of requests to this broker."""
 
     def attach(self, node: Node, dispatcher: Dispatcher, driver: ControllerDriver) -> None:
         """From now on this broker, too, takes orders."""

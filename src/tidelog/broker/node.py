@@ -122,7 +122,7 @@ class Node:
         """What leads and follows partitions, and answers fetches."""
         environment, config = self.environment, self.config
         self.departures = Departures(self.metadata, self.shell)
-        """Brokers that die or have died: what clients are told meanwhile."""
+        """Brokers that die or have died, and what clients are answered meanwhile."""
         self.purgatory = Purgatory(self.shell)
         """Operations that wait: consumers' long polls, DeleteRecords."""
         self.cold_reads = ColdReads(self.shell)
@@ -328,7 +328,7 @@ class Node:
             return Deferred.failed(error)
         return response if isinstance(response, Deferred) else Deferred.of(response)
 
-    # What coordinators hear of.
+    # What coordinators are told.
 
     def _leadership_changed(self, topic_partition: TopicPartition) -> None:
         if topic_partition.topic == CONSUMER_OFFSETS_TOPIC:

@@ -292,9 +292,10 @@ class Runtime:
             self._metrics.attach(self._node, driver)
             dispatcher = self._metrics.dispatcher(self._node, forwarding)
         self._controller_requests.attach(self._node, dispatcher, driver)
-        # Before it knows its epoch, a broker would obey orders that were meant for its former life.
+        # Before it knows its epoch, a broker would obey orders that were meant for it before its restart.
         self._node.broker_epoch = await self._with_session(lambda: self._register(broker_id, settings))
-        # The controller's requests come by a listener like any others; whatever else comes waits until it has spoken.
+        # The controller's requests come by a listener like any others; all other requests wait until its first ones are
+        # carried out.
         starting = StartingDispatcher(self._node, self._node.handlers, forwarding)
         self._server.start(starting)
         await self._wait_for_metadata(broker_id)

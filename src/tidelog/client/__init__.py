@@ -1,4 +1,4 @@
-"""Clients of any Kafka cluster: Apache Kafka's and tidelog's alike, since only the protocol is spoken.
+"""Clients of any Kafka cluster: Apache Kafka's and tidelog's alike, since only the protocol is used.
 
 What must be decided (which broker, which version, again or give up) is written once, without I/O, and two drivers
 carry it out: an asyncio one for producer, consumer, command line and console, a blocking one for Spark and scripts.

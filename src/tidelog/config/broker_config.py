@@ -436,7 +436,7 @@ def _dynamic_problem(name: str, text: str) -> str | None:
 def validate_dynamic(changes: Mapping[str, str], *, cluster_default: bool) -> None:
     """Checks changes of brokers' settings as a whole, as they would stand in the store; ValueError in Kafka's words.
 
-    `cluster_default`: for all brokers; settings that are one broker's affair are refused then.
+    `cluster_default`: for all brokers; settings that only a single broker has are refused then.
     """
     read_only = sorted(name for name in changes if registry.broker_setting(name) and not registry.is_dynamic(name))
     if read_only:

@@ -2,7 +2,7 @@
 they come to on a broker.
 
 A group's value must lie within bounds that are brokers' settings. Bounds may change after the value was set: a broker
-then goes by the nearest value within its bounds, as Kafka 4.3 does.
+then uses the nearest value within its bounds, as Kafka 4.3 does.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Limits(NamedTuple):
 
 
 class GroupLimits(NamedTuple):
-    """A broker's settings that groups' settings go by. Kafka's defaults."""
+    """A broker's settings that bound groups' settings. Kafka's defaults."""
 
     session_timeout_ms: Limits = Limits(45_000, 45_000, 60_000)
     heartbeat_interval_ms: Limits = Limits(5_000, 5_000, 15_000)

@@ -29,7 +29,7 @@ class Remaining:
     """The answer to an event that concerns the whole partition, and does of it what fits a batch and a turn."""
 
     rest: Any = None
-    """What the next event of the kind is to be told; something false: all is done."""
+    """For the next event of the kind, to go on from; something false: all is done."""
 
 
 class Write(Protocol):
@@ -55,7 +55,7 @@ class StateMachine(ABC):
     READS: ClassVar[frozenset[type]] = frozenset()
     """Events that never write: they are answered while the partition takes no appends, too."""
     DIVISIBLE: ClassVar[frozenset[type]] = frozenset()
-    """Events whose writes stand for themselves: they may be more than fit a batch, and a part of them may be lost."""
+    """Events whose writes are independent: they may be more than fit a batch, and a part of them may be lost."""
 
     @property
     def next_due_ms(self) -> int | None:

@@ -7,7 +7,7 @@
                   the broker stops
 
 The process is started with exec, in a session of its own: a terminal's Ctrl-C reaches only the process that started the
-cluster. Its end is heard of through a pidfd, at once and without a look at every child.
+cluster. A pidfd tells of its end, at once and without a look at every child.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class BrokerProcess:
     def send(self, number: signal.Signals) -> None:
         """Sends a signal; nothing happens where the process has ended."""
         if not self.exited.done():
-            # It may have ended just now, unheard of: until then its process id is given to no other.
+            # It may have ended just now, unnoticed: until that is noticed its process id is given to no other.
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, number)
 

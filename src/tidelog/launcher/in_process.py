@@ -127,7 +127,7 @@ class InProcessCluster:
     async def _start(self, broker_id: int) -> None:
         held = self._ports.get(broker_id)
         if held is not None or broker_id in self._addresses:
-            # With the port that is ours; a new object too, for the old one has the changes of its broker's last life.
+            # With the port that is ours; a new object too, for the old one has the changes that its broker made before.
             port = held.number if held is not None else port_of(self._addresses[broker_id])
             self._configs[broker_id] = self._config(broker_id, port)
         runtime = Runtime(

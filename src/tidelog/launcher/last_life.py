@@ -1,4 +1,4 @@
-"""What a cluster's last life leaves behind when it did not stop by itself: processes that end, sessions that live.
+"""What a cluster leaves behind when it was not stopped cleanly: processes that end, sessions that are still open.
 
 Brokers whose supervisor was killed stop by themselves, but not before it is started again by what watches it. Their
 directories are locked while they last; and what they leave in the store are sessions that no process uses any more.

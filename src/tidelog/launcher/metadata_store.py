@@ -166,7 +166,7 @@ class MetadataStore:
         """Ends the session of a broker that is known to be dead, so that the cluster need not wait for it to time out.
 
         Whichever session that is: no other supervisor uses this store. The supervisor does so when a process has
-        ended, and before it starts what its last life left behind.
+        ended, and, before it starts, for what a cluster that was not stopped cleanly left behind.
         """
         moved = moved_elsewhere(self.embedded.tree)
         if moved is None:

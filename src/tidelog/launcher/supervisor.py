@@ -204,7 +204,7 @@ class Supervisor:
         broker.wanted = False
         if broker.process is not None:
             broker.process.send(number)
-            # One that is paused would not hear of it.
+            # One that is paused would not notice.
             broker.process.send(signal.SIGCONT)
         await self._settle(broker)
 

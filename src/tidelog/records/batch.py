@@ -266,7 +266,7 @@ def records_section(
 
 
 def read_records(buffer: Bytes, position: int = 0, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> list[Record]:
-    """The records of the batch at `position`, whose checksum is the caller's affair (`check_crc`).
+    """The records of the batch at `position`, whose checksum the caller has to check (`check_crc`).
 
     For control data and tools; for many records use `tidelog.records.columns`. Raises `InvalidBatch`.
     """

@@ -79,7 +79,8 @@ class LiveBrokersChanged:
 
 @dataclass(frozen=True, slots=True)
 class IsrCommitted:
-    """The controller's word, by LeaderAndIsr of this leader epoch: the ISR, and the version of that state."""
+    """The controller's state of the partition, by LeaderAndIsr of this leader epoch: the ISR, and the version of that
+    state."""
 
     isr: tuple[BrokerId, ...]
     partition_epoch: PartitionEpoch

@@ -35,7 +35,8 @@ logger: Final = logging.getLogger(__name__)
 REMEMBERED_MAX: Final = 4_096
 """Decisions that one connection remembers; beyond it begins anew."""
 _ANY_NAME: Final = "hardcode"
-"""What Kafka asks for first where any resource of a type will do: super users, and those whom everything is open to."""
+"""What Kafka asks for first where any resource of a type will do: super users, and principals that everything is open
+to."""
 
 
 class Authorizer:

@@ -300,7 +300,7 @@ class SharePartition:
                 )
         return [(max(begin, start), end, kind) for begin, end, kind in pieces if end >= start]
 
-    # What ends locks without the member's word.
+    # What ends locks without a request of the member.
 
     def release(self, member: str) -> Change:
         """The member's session has ended: what it holds is free.

@@ -2,7 +2,7 @@
 
 Reads and lookups may run in another thread, beside the one that owns the log and changes it (`Log`): they see the
 segments as a list that is replaced, never changed. With `blocking=False` they raise `WouldBlock` when the bytes they
-need are not in the page cache. How things are found is `log_reader`'s affair; an OSError is the end of the log's
+need are not in the page cache. `log_reader` finds things; an OSError is the end of the log's
 directory.
 """
 

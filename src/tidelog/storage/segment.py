@@ -2,7 +2,7 @@
 
 Here is what changes a segment: appends, truncation, recovery; `segment_lookups` has what is asked of it, and
 `segment_files` its files. A segment does not know what lies before or after it: when to roll, what to keep, and the
-recovery of the whole are the log's affair.
+recovery of the whole are decided by the log.
 """
 
 from __future__ import annotations

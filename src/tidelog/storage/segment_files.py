@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class SegmentFiles:
-    """A .log file and those that belong to it, whatever is in them: that is `Segment`'s affair."""
+    """A .log file and those that belong to it; `SegmentLookups` and `Segment` know what is in them."""
 
     __slots__ = (
         "_is_new",

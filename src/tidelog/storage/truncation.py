@@ -327,7 +327,7 @@ class Truncation:
         self._truncations = durability.truncations
 
     def run(self) -> None:
-        """OSError if the disk refuses; a file that a later cut has removed is that one's affair."""
+        """OSError if the disk refuses; a file that a later cut has removed is left to that cut."""
         if self._segment is None:
             return
         try:

@@ -14,7 +14,7 @@ covers the lines of the nodes, byte for byte.
 **What a file cannot carry over** are versions, since a new node begins with 0, and transaction ids. A partition's epoch
 is the version of its state, so `nodes_to_write` gives every partition a higher leader epoch: a broker that knows an
 earlier one takes over what the new store says, as after an election. Notifications get their numbers from their parent
-node, so they are numbered anew. Transaction ids are the affair of `transfer`.
+node, so they are numbered anew. `transfer` takes care of transaction ids.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ REFUSED_INTERVAL_MS: Final = 60_000
 SILENT_MS_MIN: Final = 1_000
 """Such a connection may have to go earlier, after so long, where another one needs its place."""
 VERSION: Final = "3.8.0"
-"""Of ZooKeeper, whose protocol is spoken; tools ask for it."""
+"""Of ZooKeeper, whose protocol is served; tools ask for it."""
 
 
 class StoreServer:

@@ -77,7 +77,7 @@ RECONNECT_DELAY_S: Final = 0.05
 RECONNECT_DELAY_MAX_S: Final = 1.0
 """Between rounds of attempts; a session of some seconds has time for several."""
 CLOSE_WAIT_S: Final = 5.0
-"""For the server's word that the session is over; without it, it ends by its timeout."""
+"""For the server's answer that the session is over; without one, the session ends by its timeout."""
 REQUEST_SIZE_MAX: Final = (1 << 20) - 1
 """Bytes: ZooKeeper's jute.maxbuffer, above which a server cuts the connection, at each further attempt too."""
 OPERATION_OVERHEAD: Final = 256

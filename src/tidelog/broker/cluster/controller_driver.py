@@ -85,7 +85,7 @@ class ControllerDriver:
         """`store` is the first session, `connect_store` opens the next ones.
 
         `registration` is how this broker announces itself; its epoch and timestamp are filled in.
-        `known_controller_epoch` is the highest that the broker has heard of, `known_topic_ids` are those of topics that
+        `known_controller_epoch` is the highest that the broker knows, `known_topic_ids` are those of topics that
         it knows. `on_controller_changed` is told the controller's id, -1 for none, when that changed;
         `on_registered_anew` the epoch of a later registration; `write_marks` writes what the controller is to know of
         the broker's replicas, before each registration; `on_failure` when the driver cannot go on (the broker's
@@ -204,7 +204,7 @@ class ControllerDriver:
                 await self._store.create(LOG_DIRECTORY_EVENT_PREFIX, data, sequential=True)
                 return
             except (ConnectionLoss, SessionExpired, StoreClosed):
-                # Told twice is told once; untold, clients would be sent here for what is gone.
+                # It does no harm twice; without it, clients would be sent here for what is gone.
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)
             except StoreError as error:
                 logger.error("controller not told of a failed log directory: reason=%s", error)

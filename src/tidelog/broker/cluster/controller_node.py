@@ -39,7 +39,7 @@ class Claim(NamedTuple):
 async def take_office(store: StoreClient, broker_id: BrokerId, wall_ms: int, known_epoch: int) -> Claim | None:
     """Takes /controller for the session of `store`; None where another one was faster.
 
-    `known_epoch` is the highest that this broker has heard of: the next is above it whatever the store says.
+    `known_epoch` is the highest that this broker knows: the next is above it whatever the store says.
     """
     try:
         data, stat = await store.get(CONTROLLER_EPOCH)

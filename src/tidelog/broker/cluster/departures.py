@@ -7,8 +7,9 @@
 
 A client whose leader dies asks another broker at once, before the controller has had the time to elect. Told that
 nothing has changed, it has no reason to ask again soon: librdkafka does after a second. So a broker whose own
-connection to that leader has just broken waits for the controller's word. The same holds of a coordinator: a client
-that is sent back to the dead one tries to connect there first, and franz-go with KIP-848 may never ask again.
+connection to that leader has just broken waits until the controller has told which brokers are live. The same holds of
+a coordinator: a client that is sent back to the dead one tries to connect there first, and franz-go with KIP-848 may
+never ask again.
 
 And librdkafka (2.10 and later) forgets a broker that Metadata does not list; where the same answer moves a partition
 away from it, the partition is lost on the way, and found again a second later. So a broker that is gone stays on the

@@ -324,7 +324,7 @@ def throttle_ms_of(key: ApiKey, version: int, answer: bytes) -> int:
 
 
 def _whatever_comes(condition: Deferred[None]) -> Deferred[None]:
-    """What was asked for is done, also where this broker cannot see to it that it holds here, and is told later."""
+    """What was asked for is done, also where this broker cannot make it hold here at once, and learns of it later."""
     return condition.recover(Exception, lambda _: None)
 
 

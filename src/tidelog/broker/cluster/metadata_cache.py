@@ -94,7 +94,7 @@ class MetadataCache:
         return gone
 
     def check_controller_epoch(self, epoch: int) -> None:
-        """KafkaError STALE_CONTROLLER_EPOCH when a newer controller has been heard of."""
+        """KafkaError STALE_CONTROLLER_EPOCH when a newer controller is known."""
         if epoch < self.image.controller_epoch:
             raise KafkaError(
                 ErrorCode.STALE_CONTROLLER_EPOCH,

@@ -254,7 +254,7 @@ def user_path(user: str) -> str:
 
 
 def _users_of(found: Sequence[tuple[str, bytes | None]]) -> set[str]:
-    """The users that notifications of changed settings tell of; what cannot be read is others' affair."""
+    """The users that notifications of changed settings tell of; other notifications are left out."""
     users = set()
     for path, data in found:
         try:

@@ -123,7 +123,7 @@ class StoredTokens:
         return found
 
     def login(self, mechanism: str, token_id: str) -> TokenLogin | None:
-        """What a SCRAM login with a token goes by; None: there is no such token, or it has expired."""
+        """What a SCRAM login with a token is checked against; None: there is no such token, or it has expired."""
         token = self._tokens.get(token_id)
         now_ms = self._clock.wall_ms()
         if token is None or token.is_expired(now_ms):

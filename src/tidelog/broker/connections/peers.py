@@ -92,7 +92,7 @@ class Peers:
 
         `log_in` begins the authentication that each connection has to pass; None where their listener has none.
         `tls` is what they are encrypted with.
-        `on_reached` hears of each connection that stands, `on_broke` of each that its other end has ended.
+        `on_reached` is called for each connection that is open, `on_broke` for each that its other end has closed.
         """
         self.network = network
         self.clock = clock

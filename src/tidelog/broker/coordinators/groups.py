@@ -48,7 +48,7 @@ MINUTE_MS: Final = 60_000
 RECORD_ROOM: Final = 48_588
 """Bytes of a batch for what is not counted in a group's record: its id, its leader, how much there is of all."""
 _VERIFICATIONS_MAX: Final = 3
-"""How often a transaction's coordinator is asked for one commit, where the log does not go by its word."""
+"""How often a transaction's coordinator is asked for one commit, where the log refuses its verification."""
 
 
 class GroupCoordinatorService(CoordinatorService[GroupCoordinator]):
@@ -77,7 +77,7 @@ class GroupCoordinatorService(CoordinatorService[GroupCoordinator]):
         self._of_groups: dict[str, ConsumerSettings] = {}
         """Of the groups that have settings of their own; `_settings` has the same dict."""
         self._of_share_groups: dict[str, ShareGroupSettings] = {}
-        """The same as what share groups go by."""
+        """The same, of share groups' settings."""
         self._settings = self._read_settings()
         self._topics = TopicsView()
         self._layout_changes = -1
@@ -89,11 +89,11 @@ class GroupCoordinatorService(CoordinatorService[GroupCoordinator]):
         self._shell.after(self._config.offsets_retention_check_interval_ms, self._expire)
 
     def settings_changed(self) -> None:
-        """The broker's settings changed: the next event goes by the new ones."""
+        """The broker's settings changed: they hold from the next event on."""
         self._settings = self._read_settings()
 
     def group_settings_changed(self, group: str, values: Mapping[str, str]) -> None:
-        """A group's own settings changed: its next event goes by the new ones."""
+        """A group's own settings changed: they hold from its next event on."""
         if values:
             limits = GroupLimits.of(self._config)
             self._of_groups[group] = _settings_of_group(self._settings.consumer, values, limits)
@@ -158,7 +158,7 @@ class GroupCoordinatorService(CoordinatorService[GroupCoordinator]):
                     raise KafkaError(ErrorCode.NOT_COORDINATOR, "The coordinator has moved, or begins anew.")
                 return (yield self.shards.ask_partition(partition, make, guard))
             except KafkaError as error:
-                # A marker of an earlier transaction, sent twice, may have made the coordinator's word void.
+                # A marker of an earlier transaction, sent twice, may have made the verification void.
                 if error.code is not ErrorCode.INVALID_TXN_STATE or tries >= _VERIFICATIONS_MAX:
                     raise
 

@@ -81,7 +81,7 @@ class MarkerSender:
         ask_here: AskHere,
         written: Callable[[Shard[TransactionCoordinator], MarkersWritten], bool],
     ) -> None:
-        """`written` hears of partitions that have their marker; False: it is to be told again."""
+        """`written` is called with partitions that have their marker; False: it is to be called again."""
         self._broker_id = environment.broker_id
         self._config = environment.config
         self._clock = environment.clock

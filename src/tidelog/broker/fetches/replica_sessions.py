@@ -1,7 +1,7 @@
 """Followers' fetch sessions, on the leader's side: a request and its answer cost as much as has changed.
 
 A consumer's session is looked through partition by partition; a broker follows thousands, nearly all of them idle. So a
-follower's session keeps the partitions *with news*: those that the request names, those whose leader has told it of an
+follower's session keeps the partitions *with news*: those that the request names, those whose leader has noted an
 append, of a high watermark, of a first offset or of the end of its leadership, and those that want a look at every
 fetch, since the follower is not in the ISR yet. Everything else has nothing to say, and is not looked at.
 

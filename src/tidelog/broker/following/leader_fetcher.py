@@ -158,7 +158,7 @@ class LeaderFetcher:
             self._change(followed.key)
 
     def look_at(self, followed: Followed) -> None:
-        """Something happened to the partition: its position may be another, or the leader is to be told it anew."""
+        """The partition has changed: its position may be another, or the next fetch has to name it again."""
         is_news = followed.told is None or followed.follower.position() != followed.told
         if is_news and self._partitions.get(followed.key) is followed:
             self._change(followed.key)

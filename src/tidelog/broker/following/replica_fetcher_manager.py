@@ -307,7 +307,7 @@ class ReplicaFetcherManager:
     def _advance_start(self, replica: Replica, offset: Offset) -> None:
         try:
             if replica.log.advance_start(offset):
-                # The leader answers DeleteRecords when it hears of it, so a crash should not bring records back.
+                # The leader answers DeleteRecords when it learns of this, so a crash should not bring records back.
                 self._disk_scheduler.starts_durable()
         except KafkaError as error:
             logger.error("log start not advanced: partition=%s error=%s", replica.topic_partition, error)

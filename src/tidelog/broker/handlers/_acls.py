@@ -1,4 +1,4 @@
-"""What the three ACL APIs share: the right to use them, filters, and codes that stand for nothing."""
+"""What the three ACL APIs share: the right to use them, filters, and unknown codes."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def require_broker(node: Node, context: RequestContext) -> None:
 def require_controller(node: Node, context: RequestContext, request: FromController) -> Deferred[None] | None:
     """Refuses orders of a sender that is not the controller: KafkaError STALE_CONTROLLER_EPOCH, raised or as a failure.
 
-    None where the sender is the controller that this broker knows. One that it has not heard of is looked up in the
+    None where the sender is the controller that this broker knows. One that it does not know is looked up in the
     store, for any client could claim a higher epoch and have the real one refused from then on.
     """
     require_broker(node, context)

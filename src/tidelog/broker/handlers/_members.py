@@ -39,5 +39,5 @@ def check_heartbeat(context: RequestContext, group_id: str, topics: Iterable[str
 
 
 def member_error(error: KafkaError) -> ErrorCode:
-    """What a member is told when its coordinator fails: that its group's record is too large is none of its doing."""
+    """The error for a member when its coordinator fails; that the group's record is too large is not its fault."""
     return ErrorCode.UNKNOWN_SERVER_ERROR if error.code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE else error.code

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def require_authenticated(node: Node, context: RequestContext) -> None:
-    """KafkaError DELEGATION_TOKEN_REQUEST_NOT_ALLOWED to those who came without authentication, or by a token."""
+    """KafkaError DELEGATION_TOKEN_REQUEST_NOT_ALLOWED without authentication, or with that of a token."""
     protocols = {listener.name: listener.security_protocol for listener in node.config.listeners}
     protocol = protocols.get(context.listener, "PLAINTEXT")
     by_token = context.peer is not None and context.peer.by_token

@@ -86,7 +86,7 @@ def _response(
             topic_partitions=[
                 _Response.TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
                 for topic_id, partitions in sorted(reply.assignment.items())
-                # An id that this broker has not heard of yet tells nothing of a name.
+                # An id that this broker does not know yet tells nothing of a name.
                 if topic_id not in names or authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, names[topic_id])
             ]
         )

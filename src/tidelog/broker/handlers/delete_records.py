@@ -2,7 +2,7 @@
 
 Versions 0-2. Offset -1 means the high watermark. The bytes go when whole segments lie before the new start.
 
-The answer comes when all replicas that are live or in sync begin there: followers hear of the leader's first offset in
+The answer comes when all replicas that are live or in sync begin there: followers learn of the leader's first offset in
 the answers to their fetches, and tell of their own in the next. The low watermark is the smallest of them.
 """
 

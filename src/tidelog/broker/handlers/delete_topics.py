@@ -91,7 +91,7 @@ def _refusal(node: Node, context: RequestContext, topic: TopicReference, times: 
         return None
     name = topic.name if topic.name is not None else node.metadata.topic_name(topic.topic_id)
     if name is None:
-        # The controller may have heard of it already, and asks for no right to it.
+        # The controller may know it already, and asks for no right to it.
         return DeletedTopic(None, topic.topic_id, ErrorCode.UNKNOWN_TOPIC_ID, _UNKNOWN_ID)
     if not authorize(context, Operation.DELETE, ResourceType.TOPIC, name):
         if name not in node.metadata.image.topics and authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name):

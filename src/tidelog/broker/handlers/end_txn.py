@@ -1,7 +1,8 @@
 """EndTxn: a producer commits its transaction, or aborts it.
 
 Versions 0-5. v2: knows PRODUCER_FENCED. v4: TRANSACTION_ABORTABLE. v5: transaction.version 2 (KIP-890), the answer
-brings the producer's next epoch. The answer comes when the end is decided for good; partitions hear of it afterwards.
+brings the producer's next epoch. The answer comes when the end is decided for good; markers are written to partitions
+afterwards.
 """
 
 from __future__ import annotations

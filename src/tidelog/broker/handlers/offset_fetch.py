@@ -188,7 +188,7 @@ def _response(version: int, groups: list[_Group]) -> messages.OffsetFetchRespons
                 response.OffsetFetchResponseGroup(
                     group_id=group.group,
                     error_code=group.error,
-                    # An error of the group stands for all its partitions.
+                    # An error of the group is that of all its partitions.
                     topics=[] if group.error else [_new_topic(topic) for topic in group.topics],
                 )
                 for group in groups

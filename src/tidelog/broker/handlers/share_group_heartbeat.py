@@ -1,7 +1,7 @@
 """ShareGroupHeartbeat: a member of a share group (KIP-932) joins, lives, leaves.
 
 Version 1. Answered when what it changed is committed. Partitions that have no stored state yet get it behind the
-answer: the member hears of them with a later heartbeat.
+answer: the member learns of them with a later heartbeat.
 """
 
 from __future__ import annotations

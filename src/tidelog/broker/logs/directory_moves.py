@@ -9,7 +9,7 @@ far the two are equal are leader epochs, as between leader and follower; where t
 `storage.future_logs` keeps the copies, through crashes as well, after which the moves go on.
 
 One chunk of all moves together is under way at a time, within replica.alter.log.dirs.io.max.bytes.per.second: reading
-it is the affair of an I/O thread. The last few records, and the change of places, are done in one turn of the loop, so
+an I/O thread does it. The last few records, and the change of places, are done in one turn of the loop, so
 that nothing comes between; it waits for a handful of syncs, once a move.
 """
 

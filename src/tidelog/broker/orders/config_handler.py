@@ -142,7 +142,7 @@ class ConfigHandler:
         self._disk_scheduler.wake()
 
     def _logs_of(self, topic: str | None) -> list[Log]:
-        """Retention looks at all logs on the disk, those too that the controller has not spoken of yet."""
+        """Retention looks at all logs on the disk, also at those of which no LeaderAndIsr has come yet."""
         if topic is not None and len(self._replicas) == self._logs.log_count:
             return [replica.log for replica in self._replicas.of_topic(topic)]
         return [log for log in self._logs.logs() if topic in (None, log.topic_partition.topic)]

@@ -132,7 +132,7 @@ def note_before(
     code: ErrorCode,
     now_ms: int,
 ) -> None:
-    """Clients may hear of a new partition before its replica is there: what is refused until then is kept for it."""
+    """Clients may learn of a new partition before its replica is there: what is refused until then is kept for it."""
     while awaited:
         oldest = next(iter(awaited))
         awaited[oldest].expire(now_ms)

@@ -71,7 +71,7 @@ class Replica:
         self.traffic = Traffic()
         """Its topic's counts, once the replica is the manager's."""
         self.watchers: list[Watcher] = []
-        """Followers' fetch sessions that are to hear of changes."""
+        """Followers' fetch sessions, which are told of changes."""
 
     @property
     def high_watermark(self) -> Offset:

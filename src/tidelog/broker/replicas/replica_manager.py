@@ -541,7 +541,7 @@ def diverging_epoch(log: Log, fetch_offset: int, last_fetched_epoch: int) -> tup
     """Where the fetcher's log and `log` part: the largest common epoch and its end here; None: nowhere.
 
     The fetcher sends the leader epoch of its last record before `fetch_offset` (KIP-595). KafkaError
-    OFFSET_OUT_OF_RANGE     when that cannot be told, or the offset lies before the log.
+    OFFSET_OUT_OF_RANGE when that cannot be told, or the offset lies before the log.
     """
     epoch, end_offset = log.end_offset_for_epoch(last_fetched_epoch)
     if epoch < 0 or end_offset < 0:

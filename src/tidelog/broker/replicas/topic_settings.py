@@ -1,4 +1,4 @@
-"""From a topic's settings, resolved, to what its logs go by."""
+"""From a topic's settings, resolved, to those of its logs."""
 
 from __future__ import annotations
 

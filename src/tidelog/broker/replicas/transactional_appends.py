@@ -4,7 +4,7 @@
           '--> first batch: the coordinator is asked (verification) --guard-'
           '--> behind such a one: waits in its line -----------------'
 
-The first batch of a transaction waits for the coordinator's word, and those that the producer has sent behind it wait
+The first batch of a transaction waits for the coordinator's answer, and those that the producer has sent behind it wait
 in line, since sequence numbers must not get out of order. If the word is no, all of the line get the same error.
 """
 
@@ -274,7 +274,7 @@ class TransactionalAppends:
 
 
 def _refusal(error: ErrorCode, version: int) -> KafkaError:
-    """What a producer is told that speaks `version` of Produce."""
+    """The error for a producer that uses `version` of Produce."""
     if error in _TRY_AGAIN or (error is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_SINCE):
         return KafkaError(
             ErrorCode.NOT_ENOUGH_REPLICAS,

@@ -346,7 +346,7 @@ class NextGenerationMembership:
 
 
 def _by_version(request: Any) -> Any:
-    """A heartbeat for the version that is spoken: patterns came with version 1."""
+    """A heartbeat for the version in use: patterns came with version 1."""
 
     def build(version: int) -> Any:
         if request.subscribed_topic_regex is not None and version < _PATTERNS_SINCE:

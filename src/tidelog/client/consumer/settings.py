@@ -19,7 +19,7 @@ class AutoOffsetReset(enum.StrEnum):
 
 
 class GroupProtocol(enum.StrEnum):
-    """How members get their assignment: by a leader among them, or (KIP-848) by the coordinator's word."""
+    """How members get their assignment: by a leader among them, or (KIP-848) from the coordinator."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"

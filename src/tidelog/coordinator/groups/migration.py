@@ -6,7 +6,7 @@ member of the new protocol leaves, what remains is a classic group again.
 
 A cooperative member may hold more than it was assigned last: it learns from its SyncGroup what it is to give up, which
 may be lost, or under way. What it said in its last JoinGroup that it owns counts as held by it too, until it joins
-again; Kafka goes by the assignment alone, and may give such a partition to a second member.
+again; Kafka looks at the assignment alone, and may give such a partition to a second member.
 
 In both directions one batch of records takes the group's one form away and writes the other.
 """

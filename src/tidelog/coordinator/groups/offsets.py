@@ -172,7 +172,7 @@ class Offsets(Part):
         state = self._state
         names = event.groups
         if names is None:
-            # Groups that never committed anything go by the same rule, when they have no members.
+            # The same rule holds for groups that never committed anything, when they have no members.
             names = list(dict.fromkeys([*state.groups, *self.store.committed]))
         seen = 0
         for count, name in enumerate(names):

@@ -13,7 +13,7 @@ from tidelog.coordinator.deadlines import Deadlines
 from tidelog.coordinator.transactions.events import AddPartitions, EndTransaction, InitProducer
 
 HELD_MAX: Final = 16
-"""Requests that wait for one transactional id; more are told to come again. A producer has one or two."""
+"""Requests that wait for one transactional id; more are answered CONCURRENT_TRANSACTIONS. A producer has one or two."""
 
 Holdable: TypeAlias = InitProducer | AddPartitions | EndTransaction
 

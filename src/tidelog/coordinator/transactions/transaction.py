@@ -102,7 +102,8 @@ def extended(transaction: Transaction, partitions: Iterable[TopicPartition], ver
 def prepared(
     transaction: Transaction, committed: bool, version: int, next_producer_id: ProducerId, wall_ms: int
 ) -> Transaction:
-    """The end is decided. From version 2 on with the next epoch, by which the transaction is told from the next one."""
+    """The end is decided. From version 2 on with the next epoch, which distinguishes the transaction from the next
+    one."""
     epoch = transaction.producer_epoch + 1 if version >= BUMPING_VERSION else transaction.producer_epoch
     started_ms = transaction.started_ms if transaction.state is TransactionState.ONGOING else wall_ms
     return replace(

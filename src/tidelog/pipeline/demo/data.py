@@ -73,7 +73,7 @@ def keys(data_set: DataSet, table: pa.Table) -> pa.Array:
 
 
 def json_records(data_set: DataSet, table: pa.Table, on_rows: Callable[[int], None]) -> Iterator[tuple[bytes, bytes]]:
-    """Key and JSON value of each row; `on_rows` hears how many came since the last time."""
+    """Key and JSON value of each row; `on_rows` is called with how many came since the last time."""
     written = pa.table({name: _for_json(table.column(name)) for name in table.schema.names})
     encode = json.JSONEncoder(separators=(",", ":")).encode
     names = keys(data_set, table)

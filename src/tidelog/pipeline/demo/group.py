@@ -193,7 +193,7 @@ class ReadingGroup:
         self._readers[self._victim].end(signal.SIGKILL)
 
     def tell(self, advance: Callable[[int], None]) -> Reading:
-        """Waits until all is read; `advance` hears how the lag shrinks. What happened. PipelineError."""
+        """Waits until all is read; `advance` is called with the shrinking lag. Returns what happened. PipelineError."""
         left = [self.lag]
 
         def none_left(lag: Lag) -> bool:

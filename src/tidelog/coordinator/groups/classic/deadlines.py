@@ -13,8 +13,8 @@ class ClassicDeadline(NamedTuple):
     """A key among the coordinator's deadlines."""
 
     kind: str
-    """SESSION: the member, or the pending id, has not been heard of. JOIN: the rebalance waits no longer for members.
-    SYNC: nor for their SyncGroup."""
+    """SESSION: no heartbeat of the member, or of the pending id, has come. JOIN: the rebalance waits no longer for
+    members. SYNC: nor for their SyncGroup."""
     group_id: str
     member_id: str = ""
     """For SESSION."""

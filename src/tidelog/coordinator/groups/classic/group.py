@@ -355,7 +355,7 @@ class ClassicGroup:
             self.expect(now_ms, member.member_id, member.session_timeout_ms)
 
     def expect(self, now_ms: int, member_id: str, timeout_ms: int) -> None:
-        """The member, or the id that was given out, is to be heard of within that time."""
+        """The member's next heartbeat, or the join of the id that was given out, has to come within that time."""
         self.deadlines.set(ClassicDeadline(SESSION, self.group_id, member_id), now_ms + timeout_ms)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:

@@ -79,7 +79,7 @@ class ClassicGroups(Part):
         return dict.fromkeys((SESSION, JOIN, SYNC), self._expired)
 
     def loaded(self, now_ms: int, wall_ms: int, result: GroupResult) -> None:
-        """Each member has its session timeout, from now on, to be heard of."""
+        """Each member has its session timeout, from now on, for its next heartbeat."""
         self._is_loaded = True
         turn = self._turn(now_ms, wall_ms, result)
         for group in list(self._groups.values()):

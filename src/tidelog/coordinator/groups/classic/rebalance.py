@@ -142,7 +142,7 @@ def syncs_due(turn: ClassicTurn, group: ClassicGroup) -> None:
 
 
 def member_due(turn: ClassicTurn, group: ClassicGroup, member_id: str) -> None:
-    """A member, or an id that was given out, has not been heard of for its session timeout."""
+    """A member, or an id that was given out, has sent no heartbeat for its session timeout."""
     if member_id in group.pending:
         group.remove(member_id)
         complete_join_if_all_joined(turn, group)

@@ -60,7 +60,7 @@ def _has_synced(turn: ClassicTurn, group: ClassicGroup, member: ClassicMember) -
 
 
 def _assign(turn: ClassicTurn, group: ClassicGroup, event: SyncGroup) -> None:
-    """The leader has spoken. Its word is written, and the members' answers wait until that is committed."""
+    """Writes the leader's assignment; the members' answers wait until that is committed."""
     assignments = dict(event.assignments)
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
@@ -74,7 +74,7 @@ def _assign(turn: ClassicTurn, group: ClassicGroup, event: SyncGroup) -> None:
 
 
 def heartbeat(now_ms: int, group: ClassicGroup, event: Heartbeat, result: GroupResult) -> None:
-    """The member lives. While members are to join again it is told so, and stays a member meanwhile."""
+    """A heartbeat: prolongs the member's session. While members are to join again the answer says so."""
     member = group.members.get(event.member_id)
     if member is None or event.instance_id is not None or event.generation != group.generation:
         error = group.membership_error(event.member_id, event.instance_id)

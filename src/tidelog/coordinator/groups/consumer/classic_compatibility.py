@@ -1,4 +1,4 @@
-"""The classic protocol, spoken with a consumer group: members that were there before it was one, and new ones.
+"""Members of a consumer group that use the classic protocol: those that were there before it was one, and new ones.
 
 - A JoinGroup does what a full heartbeat does in the newer protocol. It is answered at once, without waiting for other
   members.

@@ -197,7 +197,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return ErrorCode.NONE if 0 <= epoch <= member.epoch else _stale(member)
 
     def check_offset(self, event: CommitOffsets, offset: OffsetToCommit) -> ErrorCode:
-        """A member that has not heard of its newest epoch may commit what it has held since its own (KIP-1251)."""
+        """A member that does not know its newest epoch yet may commit what it has held since its own (KIP-1251)."""
         member = self.members.get(event.member_id)
         if member is None or event.generation == member.epoch:
             return ErrorCode.NONE

@@ -96,7 +96,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerTurn]):
             reply = DescribedConsumerGroup(ErrorCode.GROUP_ID_NOT_FOUND, event.group, self._missing(event.group))
         result.replies.append((event.request_id, reply))
 
-    # The classic protocol, spoken with a consumer group; False: it is none, or is none any more.
+    # Requests of the classic protocol to a consumer group; False: the group is not a consumer group, or not any more.
 
     def join(self, now_ms: int, event: JoinGroup, result: GroupResult) -> bool:
         """An empty group gives way to the classic group that the join makes."""

@@ -17,7 +17,7 @@ from tidelog.coordinator.records import CoordinatorRecord
 from tidelog.coordinator.result import Result
 
 SESSION: Final = "consumer-session"
-"""The member has not been heard of."""
+"""The member's next heartbeat is overdue."""
 REBALANCE: Final = "consumer-rebalance"
 """The member has not given up what it was told to."""
 JOIN: Final = "consumer-join"
@@ -76,7 +76,7 @@ class ConsumerTurn:
         return self.settings_of(group.group_id).session_timeout_ms
 
     def await_heartbeat(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """The member was heard of."""
+        """The member has sent a heartbeat: its session begins anew."""
         self.expect(SESSION, group, member.member_id, self.session_timeout_ms(group, member))
 
     def expect(self, kind: str, group: ConsumerGroup, member_id: str, timeout_ms: int) -> None:

@@ -1,6 +1,6 @@
 """A share group as its records say: members, epochs, which member fetches from what. Changed by `replay` alone.
 
-Nothing has to be given up before another member may have it, since members share partitions: a member that hears of a
+Nothing has to be given up before another member may have it, since members share partitions: a member that learns of a
 new target has it at once.
 """
 

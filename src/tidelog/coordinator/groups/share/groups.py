@@ -86,7 +86,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareTurn]):
         self._decide(now_ms, event.wall_ms, event.request_id, result, lambda turn: heartbeat(turn, event), refused)
 
     def _expired(self, now_ms: int, wall_ms: int, key: ShareDeadline, result: GroupResult) -> None:
-        """A member was not heard of."""
+        """A member has sent no heartbeat in time."""
         group = self._find(key.group_id)
         member = None if group is None else group.members.get(key.member_id)
         if group is not None and member is not None:

@@ -16,7 +16,7 @@ from tidelog.coordinator.result import Result
 from tidelog.model.errors import ErrorCode, KafkaError
 
 SESSION: Final = "share-session"
-"""The member has not been heard of."""
+"""The member's next heartbeat is overdue."""
 
 
 class ShareDeadline(NamedTuple):
@@ -60,7 +60,7 @@ class ShareTurn:
         return ShareGroup(group_id)
 
     def await_heartbeat(self, group_id: str, member_id: str) -> None:
-        """The member was heard of."""
+        """The member has sent a heartbeat: its session begins anew."""
         timeout_ms = self.settings_of(group_id).session_timeout_ms
         self.deadlines.set(ShareDeadline(SESSION, group_id, member_id), self.now_ms + timeout_ms)
 
