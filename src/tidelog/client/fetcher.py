@@ -505,7 +505,7 @@ class Fetcher:
                 self._go_back(topic_partition, asked, end)
 
     def _go_back(self, topic_partition: TopicPartition, position: Position, end: EpochEnd) -> None:
-        """The log was cut before a position."""
+        """The log was cut below the position of its reader."""
         divergent = end.divergence(position)
         if divergent == UNKNOWN:
             self._start(self._reset(topic_partition, position.offset, position), [topic_partition])

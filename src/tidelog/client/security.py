@@ -193,7 +193,7 @@ def _token_source(properties: Mapping[str, str]) -> TokenSource:
 
 
 def tls_error(address: object, error: ssl.SSLError) -> AuthenticationError:
-    """What a handshake that failed comes to: asking again is of no use."""
+    """The error of a handshake that failed: a retry is of no use."""
     reason = getattr(error, "verify_message", None) or error.reason or str(error)
     return AuthenticationError(f"the TLS handshake with {address} failed: {reason}")
 

@@ -161,7 +161,7 @@ class Announcements:
     def _topic_states(
         self, partitions: Iterable[TopicPartition]
     ) -> list[messages.UpdateMetadataRequest.UpdateMetadataTopicState]:
-        """These partitions, and those that are being deleted."""
+        """The given partitions, and those that are being deleted."""
         request = messages.UpdateMetadataRequest
         topics: dict[str, messages.UpdateMetadataRequest.UpdateMetadataTopicState] = {}
         for topic_partition in [*partitions, *self._deleted]:

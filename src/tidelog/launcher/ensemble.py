@@ -81,7 +81,7 @@ class Ensemble:
             )
 
     async def failed(self) -> str:
-        """Never returns: brokers go on without their store, until it is back."""
+        """Never returns: brokers serve on without their store, until it is back."""
         never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         return await never
 

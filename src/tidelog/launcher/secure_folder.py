@@ -213,7 +213,7 @@ def _credentials(passwords: Mapping[str, str]) -> dict[str, dict[str, ScramCrede
 
 
 def _common_settings(initial: InitialUsers, super_user: str, trusted: str) -> dict[str, str]:
-    """What all brokers of the cluster have."""
+    """The properties that all brokers of the cluster have."""
     from tidelog.launcher.certificates import BROKER_NAME
 
     own = f"listener.name.{BROKERS_LISTENER.lower()}"

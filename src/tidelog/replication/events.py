@@ -109,7 +109,7 @@ class IsrProposed:
     isr: tuple[IsrMember, ...]
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
-    """Of the state that it is to replace."""
+    """The version of the state that the proposal is to replace."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ class NewBeginning:
 
 @dataclass(frozen=True, slots=True)
 class LogStartAdvanced:
-    """The leader's log begins at `offset` now: so does this one's."""
+    """The leader's log begins at `offset` now: the follower's begins there, too."""
 
     offset: Offset
 

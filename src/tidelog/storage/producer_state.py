@@ -51,7 +51,7 @@ class CompletedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of the marker."""
+    """The offset of the marker."""
     is_aborted: bool
 
 

@@ -30,7 +30,7 @@ class Stat(NamedTuple):
     czxid: int
     """Transaction that created the node; for /brokers/ids/N this is the broker epoch."""
     mzxid: int
-    """Transaction that last changed its data."""
+    """The id (zxid) of the transaction that last changed the node's data."""
     ctime: int
     mtime: int
     version: int

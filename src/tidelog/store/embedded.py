@@ -425,7 +425,7 @@ class _Notice:
             asyncio.get_running_loop().call_soon(self.watcher.callback, self.event)
 
     def abandon(self, error: StoreError) -> None:
-        """The change never happened, as far as anybody knows."""
+        """The change never happened, as far as clients know."""
 
 
 @dataclass(slots=True)
@@ -437,7 +437,7 @@ class _Followed:
         asyncio.get_running_loop().call_soon(self.listener)
 
     def abandon(self, error: StoreError) -> None:
-        """The change never happened, as far as anybody knows."""
+        """The change never happened, as far as clients know."""
 
 
 @dataclass(slots=True)

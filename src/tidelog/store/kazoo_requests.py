@@ -72,7 +72,7 @@ class ArmedWatch:
         """Absolute."""
         self.callback = callback
         self.absent = False
-        """There was no node when it was set."""
+        """Whether there was no node when the watch was set."""
 
     def __call__(self, event: WatchedEvent) -> None:
         self._fired(self, event)

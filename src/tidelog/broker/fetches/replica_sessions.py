@@ -72,7 +72,7 @@ class FollowedPartition(FetchPartition):
         replica.watchers.append(self)
 
     def unwatch(self) -> None:
-        """Hears of nothing any more."""
+        """Is told of no changes any more."""
         if self.is_watched and self.replica is not None:
             self.is_watched = False
             self.replica.watchers.remove(self)

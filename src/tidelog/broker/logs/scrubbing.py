@@ -51,7 +51,7 @@ class Scrubbing:
         return () if self._scrub is None else self._scrub.directories
 
     def start(self) -> None:
-        """The broker serves: goes on where the last pass was, after a rest."""
+        """The broker serves: the scrub goes on where the last pass was, after a pause."""
         logs = self._logs
         self._scrub = Scrub(self._disk, self._clock, logs.directories)
         self._scrub.load()

@@ -91,7 +91,7 @@ class ConfigHandler:
         self._configure_logs(None)
 
     def _take_settings(self, resource: ConfigResource, values: Mapping[str, str]) -> bool:
-        """Whether logs may be concerned, whose settings are to be looked at."""
+        """Whether settings of logs may have changed, and are to be looked at."""
         image = self._metadata.image
         if dict(image.configs.get(resource, {})) == dict(values):
             return False

@@ -219,7 +219,7 @@ class Dispatcher:
         return encoded
 
     def _throttle(self, quota: RequestQuota, context: RequestContext, response: Any) -> None:
-        """Tells a client that is over a quota for how long it is not heard."""
+        """Tells a client that is over a quota for how long its requests are not read."""
         if quota.limits_time:
             quota.pause(perf_counter_ns())
             quota.spent(self._node.clock.monotonic_ms())

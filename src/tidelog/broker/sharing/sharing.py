@@ -39,7 +39,7 @@ class Sharing:
         """Stored state of the groups that are coordinated here."""
 
     def start(self) -> None:
-        """Begins what is done from time to time."""
+        """Begins the periodic tasks."""
         self.states.start()
 
     def leadership_changed(self, topic_partition: TopicPartition) -> None:

@@ -264,7 +264,7 @@ class Consumer:
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
-        """What is paused."""
+        """The partitions that are paused."""
         return frozenset(self._fetcher.paused)
 
     # Positions and commits

@@ -235,7 +235,7 @@ def leaderless(topic_partition: TopicPartition) -> KafkaError:
 
 
 def refused(batch: Batch, answer: Produced) -> KafkaError:
-    """What to tell of a batch that a leader does not take."""
+    """The error of a batch that its leader refuses."""
     code, text = answer.code, answer.text
     topic, partition = batch.topic_partition
     if answer.record_errors:

@@ -38,7 +38,7 @@ class HeldRequests:
 
     @property
     def has_released(self) -> bool:
-        """Whether some may wait no longer for what has come."""
+        """Whether some requests need not wait any longer."""
         return bool(self._released)
 
     def hold(self, now_ms: int, event: Holdable) -> bool:

@@ -313,7 +313,7 @@ class ClassicGroup:
     # As the coordinator and the offsets see it.
 
     def __eq__(self, other: object) -> bool:
-        """Whether the log says the same of both."""
+        """Whether the log says the same of both groups."""
         return isinstance(other, ClassicGroup) and self.group_id == other.group_id and self.recorded == other.recorded
 
     __hash__ = None  # type: ignore[assignment]  # It changes.
