@@ -229,7 +229,7 @@ class Cluster:
 
 
 def internal_topics(plan: Plan) -> dict[str, object]:
-    """Settings by which the coordinators' topics keep what the plan's topics keep."""
+    """Settings that follow from the plan, such as that the coordinators' topics keep what the plan's topics keep."""
     return {
         "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
         "offsets.topic.replication.factor": plan.replication_factor,
@@ -243,6 +243,8 @@ def internal_topics(plan: Plan) -> dict[str, object]:
         "group.share.record.lock.duration.ms": 2000,
         "min.insync.replicas": plan.min_insync_replicas,
         "log.flush.interval.messages": 1 if plan.flushes else 1_000_000,
+        # What no reader comes across is found within the run, too.
+        "log.scrub.interval.ms": 3_000 if FaultKind.ROT in plan.faults else 86_400_000,
         # So that no trouble lasts as long as a session of our own client's members.
         **({"group.consumer.session.timeout.ms": 30_000} if plan.clients else {}),
     }

@@ -17,6 +17,7 @@ from tidelog.storage.file_names import LOG
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from sim.checks.partition_states import PartitionStates
     from sim.cluster import Cluster
     from sim.machine import BrokerMachine
     from sim.plan import Plan
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 NEED_DESCRIPTORS: Final = frozenset({"open", "create", "fsync_directory", "sync", "list"})
 GROW: Final = frozenset({"write", "create", "make_directory"})
 HANG_S_MAX: Final = 8.0
-ROT_TRIES: Final = 8
+ROT_LOOKS: Final = 40
+ROT_LOOK_S: Final = 0.25
+"""How often a batch is looked for that may rot, and how long a pause there is between two looks."""
 START_LOOK_S: Final = 0.1
 START_LOOKS_MAX: Final = 50
 """How often a broker that starts is looked at until its logs are open."""
@@ -148,26 +151,31 @@ class DiskTrouble:
 
     async def _rot(self) -> None:
         """A bit below a checksum, in a batch that all others of the ISR have on their platters; one replica of each
-        partition in a run.
+        partition in a run. It is waited for until there is such a batch.
         """
         states = self._cluster.states
         if states is None:
             return
-        for _ in range(ROT_TRIES):
-            partitions = [each for each in states.partitions() if each not in self._rotten]
-            if not partitions:
+        for _ in range(ROT_LOOKS):
+            found = [each for partition in states.partitions() for each in self._sound(states, partition)]
+            if found:
+                self._rot_one(*found[self._random.below(len(found))])
                 return
-            partition = partitions[self._random.below(len(partitions))]
-            state, replicas = states.state(partition), states.replicas(partition)
-            if state is None or len(state.isr) < max(2, len(replicas)) or not self._can_be_mended(partition, replicas):
-                continue
-            members = [machine for machine in self._cluster.brokers if machine.broker_id in state.isr]
-            machine = members[self._random.below(len(members))]
-            held = min(self._flushed(each, partition) for each in members)
-            if self._rot_one(machine, partition, held):
-                self._rotten.add(partition)
-                self._cluster.checker.excused.add((machine.broker_id, partition))
-                return
+            await asyncio.sleep(ROT_LOOK_S)
+
+    def _sound(
+        self, states: PartitionStates, partition: TopicPartition
+    ) -> list[tuple[BrokerMachine, TopicPartition, str, int, int]]:
+        """Batches of a partition that may rot, in one replica: machine, partition, path, position, size."""
+        state, replicas = states.state(partition), states.replicas(partition)
+        if partition in self._rotten or not self._can_be_mended(partition, replicas):
+            return []
+        if state is None or len(state.isr) < max(2, len(replicas)):
+            return []
+        members = [machine for machine in self._cluster.brokers if machine.broker_id in state.isr]
+        held = min(self._flushed(each, partition) for each in members)
+        machine = members[self._random.below(len(members))]
+        return [(machine, partition, *batch) for batch in self._batches(machine, partition, held)]
 
     def _can_be_mended(self, partition: TopicPartition, replicas: Sequence[int]) -> bool:
         """A compacted replica is copied anew, out of the ISR, where as many others stay as min.insync.replicas says."""
@@ -181,7 +189,10 @@ class DiskTrouble:
         replica = None if node is None else node.replicas.get(partition)
         return -1 if replica is None else min(replica.log.flushed_offset, replica.high_watermark)
 
-    def _rot_one(self, machine: BrokerMachine, partition: TopicPartition, held: int) -> bool:
+    def _batches(self, machine: BrokerMachine, partition: TopicPartition, held: int) -> list[tuple[str, int, int]]:
+        """Path, position and size of the batches below an offset that are on the platter."""
+        if held <= 0:
+            return []
         folder = machine.folder_of(partition)
         found: list[tuple[str, int, int]] = []
         for name, file in machine.disk.files(folder, LOG).items():
@@ -196,10 +207,11 @@ class DiskTrouble:
                     position += header.size
             except InvalidBatch:
                 pass
-        if not found:
-            return False
-        path, position, size = found[self._random.below(len(found))]
+        return found
+
+    def _rot_one(self, machine: BrokerMachine, partition: TopicPartition, path: str, position: int, size: int) -> None:
+        self._rotten.add(partition)
+        self._cluster.checker.excused.add((machine.broker_id, partition))
         byte = position + CRC_START + self._random.below(size - CRC_START)
         machine.disk.rot(path, byte, 1 << self._random.below(8))
         self._cluster.trace.record("rots", machine.name, path, byte)
-        return True

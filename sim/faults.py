@@ -14,9 +14,10 @@ from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from sim.directed_faults import DirectedTrouble
 from sim.disk_faults import DiskTrouble
 from sim.invariants import require
-from sim.plan import FaultKind
+from sim.plan import DIRECTED, FaultKind
 from tidelog.metadata.znodes import CONTROLLER, TOPICS, decode_topic
 
 if TYPE_CHECKING:
@@ -95,10 +96,14 @@ class Trouble:
         }
         self._disks = DiskTrouble(cluster, plan, random.stream("disks"))
         self._handlers.update(self._disks.handlers)
+        own = random.stream("directed")
+        self._handlers.update(DirectedTrouble(cluster, plan, own, self._alone, self._end_alone).handlers)
 
     async def run(self, seconds: float) -> None:
         """Breaks things until the time is up; then all is whole again."""
         end = self._loop.time() + seconds
+        directed = [kind for kind in DIRECTED if kind in self._plan.faults]
+        others = [kind for kind in self._plan.faults if kind not in DIRECTED] or [FaultKind.RESET]
         while True:
             await asyncio.sleep(self._random.between(*self._plan.fault_pause_s))
             self._under_way = [task for task in self._under_way if not _finished(task)]
@@ -106,7 +111,7 @@ class Trouble:
                 break
             if self._fragile or len(self._under_way) >= CONCURRENT_MAX:
                 continue
-            kind = self._plan.faults[self._random.below(len(self._plan.faults))]
+            kind = directed.pop(0) if directed else others[self._random.below(len(others))]
             self.counts[kind] += 1
             self._cluster.trace.record("fault", kind.name)
             self._under_way.append(asyncio.ensure_future(self._handlers[kind]()))
@@ -243,6 +248,9 @@ class Trouble:
                 return False
             await asyncio.sleep(0.1)
         return True
+
+    def _end_alone(self) -> None:
+        self._fragile = False
 
     async def _store_cut(self) -> None:
         store = self._cluster.store

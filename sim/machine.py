@@ -411,11 +411,14 @@ class BrokerMachine(Machine):
         replica = None if self.node is None else self.node.replicas.get(partition)
         known = [] if replica is None else [replica.log.directory]
         known += [f"{directory}/{name}" for directory in self.log_dirs]
+        for path in known:
+            if self.disk.exists(path):
+                return path
         for directory in self.log_dirs:
             for folder in self.disk.folders(directory):
                 if folder.startswith(f"{name}.") and folder.endswith(FUTURE_FOLDER):
-                    known.append(f"{directory}/{folder}")
-        return next((path for path in known if self.disk.exists(path)), known[0])
+                    return f"{directory}/{folder}"
+        return known[0]
 
     async def start(self) -> bool:
         self.runtime = None

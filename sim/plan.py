@@ -50,6 +50,8 @@ class FaultKind(Enum):
     DISK_HANGS = "an operation of a disk does not return for seconds"
     CONTROLLER_UNHEARD = "what a broker and the controller answer each other is lost for longer than they wait"
     ROT = "a bit of what was synced long ago is another one now, on one replica of a partition"
+    LEADER_LOST_IN_END = "as a transaction ends, all in sync with the leader of one of its partitions die with it"
+    DAMAGED_FIRST = "a bit in the tail of a log is another one, all brokers die, and that log's is back first"
     ANSWERS_LOST = "answers to users of our own client are lost, with their connections"
 
 
@@ -66,6 +68,9 @@ DRAWN_LATER: Final = (
 faults that they had. None of them stands in `LONE`."""
 OF_DISKS: Final = (FaultKind.SHORTAGE, FaultKind.DISK_FULL, FaultKind.DISK_HANGS, FaultKind.ROT)
 OF_CLIENTS: Final = (FaultKind.ANSWERS_LOST,)
+DIRECTED: Final = (FaultKind.LEADER_LOST_IN_END, FaultKind.DAMAGED_FIRST)
+"""Each a situation that is brought about step by step, as the first that happens in a run."""
+DIRECTED_CHANCE: Final = 0.3
 ANSWERS_LOST_CHANCE: Final = 0.7
 AWAITED: Final[tuple[FaultKind, ...]] = ()
 """Those that brokers do not survive yet: a run has them only where it is asked for them (`--fault`)."""
@@ -174,7 +179,7 @@ def draw(
     replication_factor = min(count, 3)
     min_insync = 2 if replication_factor == 3 or (replication_factor == 2 and random.chance(0.3)) else 1
     flushes = random.chance(0.45)
-    later = (*DRAWN_LATER, *OF_ENSEMBLES, *OF_DISKS, *OF_CLIENTS, *AWAITED)
+    later = (*DRAWN_LATER, *OF_ENSEMBLES, *OF_DISKS, *OF_CLIENTS, *DIRECTED, *AWAITED)
     possible = LONE if is_lone else tuple(kind for kind in FaultKind if kind not in later)
     wanted = random.between(0.15, 0.6)
     faults: list[FaultKind] = [kind for kind in possible if random.chance(wanted)]
@@ -212,6 +217,11 @@ def draw(
     grouping, transacting = random.stream("groups"), random.stream("transactions")
     groups = tuple(protocol for protocol in GROUPS if grouping.chance(0.35))
     transactions = tuple(protocol for protocol in TRANSACTIONS if transacting.chance(0.3))
+    directed = random.stream("directed")
+    for kind in DIRECTED:
+        is_possible = count > 1 and (bool(transactions) or kind is not FaultKind.LEADER_LOST_IN_END)
+        if directed.chance(DIRECTED_CHANCE) and is_possible:
+            faults.append(kind)
     if transactions:
         topics.append(TopicPlan("accounts", 3, topics[0].configs, transactional=True))
     return Plan(

@@ -12,12 +12,14 @@ from sim.checks.flushes import check_flushes
 from sim.checks.history import Guarantee, History
 from sim.checks.live_logs import LiveLogs
 from sim.checks.log_checks import Batch, check_log
+from sim.checks.rot import rotten_batches
 from sim.checks.settings import settings_that_differ
 from sim.cluster import Cluster
 from sim.faults import Trouble
 from sim.invariants import require
 from sim.machine import STORE
 from sim.plan import FaultKind, Plan, draw
+from sim.scenarios.walk import LogWalk
 from sim.store.history import check_replay
 from sim.store.journal import JournalPersistence
 from sim.workloads.admin import Administrator
@@ -100,6 +102,7 @@ def run(
     simulation = Simulation(seed, seconds, plan, loop, random, trace)
     asyncio.set_event_loop(None)
     try:
+        LogWalk(seed).run()
         with simulation.complaints, cooperative_locks(), client_world(loop):
             loop.run_until_complete(simulation.main())
         simulation.check_errors()
@@ -352,6 +355,7 @@ class Simulation:
         await self._final_reads(always)
         await self._within(self._check_waiters(), 3 * SETTLE_S_MAX, "waiters have no end", always)
         await self._until(self._replicas_agree, lambda: "the replicas' logs don't end alike", always)
+        await self._until(lambda: not self._rotten(), lambda: f"not mended: {self._rotten()[:4]}", always)
         await self._check_topics()
         await self._within(applications.check_final(), SETTLE_S_MAX, "committed offsets are not told", always)
         self.cluster.checker.check()
@@ -472,6 +476,16 @@ class Simulation:
                 return False
         return True
 
+    def _rotten(self) -> list[str]:
+        """Batches that readers may ask for, and that are not what was written: the scrub comes by every few seconds."""
+        states = self.cluster.states
+        return [
+            f"{partition} on {machine.name}, {path} at {position}"
+            for partition in ([] if states is None else states.partitions())
+            for machine in self.cluster.brokers
+            for path, position in rotten_batches(machine, partition)
+        ]
+
     async def _check_topics(self) -> None:
         """Every broker shows the topics that the administrator was told of."""
         router = self._router("visitor")
@@ -498,8 +512,8 @@ class Simulation:
             )
             manager.open()
             for log in manager.logs():
-                if machine.disk.is_rotten(log.directory):
-                    continue  # No read has met it since; the scrub would find it.
+                if machine.disk.rotten(log.directory):
+                    continue  # Below its start: no reader asks for it, and no other replica may have it any more.
                 log.update_high_watermark(log.log_end_offset)
                 self._compare(machine, log.topic_partition, check_log(log), contents)
             manager.abandon()

@@ -59,12 +59,12 @@ class LiveLogs:
             return False
         with _undisturbed(machine.disk):
             batches = check_log(log)
-        _check_stable(log, batches)
+        check_stable(log, batches)
         self.checked += 1
         return True
 
 
-def _check_stable(log: Log, batches: Sequence[Batch]) -> None:
+def check_stable(log: Log, batches: Sequence[Batch]) -> None:
     """Invariant 10: a transaction is undecided for readers until its marker is committed."""
     begun: dict[int, int] = {}
     for header, _, _ in batches:

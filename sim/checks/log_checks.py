@@ -190,7 +190,7 @@ def check_transactions(log: Log, batches: list[Batch]) -> None:
 def check_indexes(log: Log, batches: list[Batch]) -> None:
     """Invariant 3: each batch is found by any offset in it, and each timestamp at the first record that reaches it."""
     for header, _, data in batches:
-        for offset in {max(header.base_offset, log.log_start_offset), header.last_offset}:
+        for offset in range(max(header.base_offset, log.log_start_offset), header.next_offset):
             result = log.read(offset, 1, up_to_offset=log.log_end_offset)
             served = b"".join(part.read() for part in result.ranges)
             for part in result.ranges:

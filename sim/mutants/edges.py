@@ -144,7 +144,7 @@ EDGE_MUTANTS: Final = (
         "leaderless-gets-no-marker",
         "broker.coordinators.marker_sender",
         "                leaderless.append(place)\n",
-        "                self._tell(errand, [place])\n",
+        "                self._tell(pending, [place])\n",
         "a partition without a leader gets no marker, and counts as having it",
     ),
     Mutant(

@@ -27,6 +27,9 @@ ACCEPT: Final = 1
 RELEASE: Final = 2
 REJECT: Final = 3
 KINDS: Final = (ACCEPT, ACCEPT, ACCEPT, RELEASE, REJECT)
+POISON_EVERY: Final = 16
+"""Of so many offsets one is released by each member that gets it, as a record that no application can digest: it comes
+to the limit of deliveries."""
 VERSION: Final = 1
 FETCH_WAIT_MS: Final = 300
 FETCH_RECORDS: Final = 20
@@ -162,6 +165,8 @@ class ShareMember:
 
     async def _acknowledge(self, broker: int, place: TopicPartition, first: int, last: int) -> None:
         kind = ACCEPT if self.calm else KINDS[self._random.below(len(KINDS))]
+        if not self.calm and first % POISON_EVERY + last - first >= POISON_EVERY - 1:
+            kind = RELEASE
         if not self.calm and self._random.chance(VANISH_CHANCE):
             await asyncio.sleep(self._random.between(0.0, VANISH_S_MAX))
         epoch = self._sessions.pop(broker)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sim.checks.log_checks import split_batches
 from sim.checks.transaction_history import Fate
+from sim.invariants import require
 from sim.workloads.coordination import AskAgain, Coordinator, KeyType
 from sim.world.clock import EPOCH_MS
 from tidelog.model.errors import ErrorCode
@@ -40,6 +41,8 @@ PRODUCE_MS_MAX: Final = 4_000
 REPLACED_CHANCE: Final = 0.08
 """Of a process being replaced, at each step of a transaction."""
 ABORT_CHANCE: Final = 0.25
+LATE_CHANCE: Final = 0.4
+"""Of a late batch of a former transaction, as a partition comes into the present one."""
 HAUNTING_S: Final = 3.0
 PRODUCE_BEFORE: Final = 11
 PRODUCE_SINCE: Final = 12
@@ -89,6 +92,7 @@ class Instance:
         self._coordinator = Coordinator(self._router, KeyType.TRANSACTION, self._id)
         self._group = Coordinator(self._router, KeyType.GROUP, owner.group)
         self._random = owner.random
+        self._late = owner.random.stream(f"late {number}")
         self._trace = owner.trace
         self.number = number
         self._is_newer = is_newer
@@ -129,6 +133,8 @@ class Instance:
         partition = partitions[self._random.below(len(partitions))]
         if not self._is_newer and partition not in self._added:
             await self._add(partition)
+            if self._late.chance(LATE_CHANCE):
+                await self._write_late()
         values = [f"{transaction.name}:{step}.{index}".encode() for index in range(1 + self._random.below(3))]
         await self.produce(partition, values)
         transaction.values.setdefault(partition, []).extend(values)
@@ -147,9 +153,42 @@ class Instance:
         await self._ask(self._coordinator, ApiKey.ADD_PARTITIONS_TO_TXN, request)
         self._added.add(partition)
 
+    async def _write_late(self) -> None:
+        """A batch that was on its way when its transaction ended: it would begin one that nobody ends (KIP-890).
+
+        Partitions of the last transaction have their markers, since the coordinator has begun this one. It has not been
+        told of the batch's partition, so no leader may take the batch.
+        """
+        outside = [partition for partition in self._owner.partitions if partition not in self._added]
+        if not outside:
+            return
+        partition = outside[self._late.below(len(outside))]
+        request = self._batch(partition, [f"{self._id}/0:late".encode()])
+        try:
+            code, _ = await self._send(partition, request)
+        except (OSError, TimeoutError) as error:
+            self._trace.record("late", self._id, partition, repr(error))
+            return
+        taken = code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+        require(13, not taken, f"{self._id}: {partition} takes a batch of a transaction that has ended")
+
     async def produce(self, partition: TopicPartition, values: Sequence[bytes], *, once: bool = False) -> None:
         """Until the leader has taken it, or only once. FencedError, AbortNeededError; OSError of the one try."""
-        sequence = self._sequences.get(partition, 0)
+        request = self._batch(partition, values)
+        while True:
+            try:
+                code, newest = await self._send(partition, request)
+                self._judge(code, newest, "a produce")
+                break
+            except (OSError, TimeoutError) as error:
+                self._trace.record("transaction_retries", self._id, repr(error))
+                if once:
+                    raise
+                await asyncio.sleep(self._random.between(0.0, 2 * PAUSE_S))
+        self._sequences[partition] = self._sequences.get(partition, 0) + len(values)
+
+    def _batch(self, partition: TopicPartition, values: Sequence[bytes]) -> messages.ProduceRequest:
+        """A request with the partition's next batch."""
         timestamp = EPOCH_MS + int(asyncio.get_running_loop().time() * 1000)
         data = build_batch(
             [Record(index, timestamp, b"key", value) for index, value in enumerate(values)],
@@ -157,10 +196,10 @@ class Instance:
             codec=Codec(self._random.below(5)),
             producer_id=self._producer_id,
             producer_epoch=self._epoch,
-            base_sequence=sequence,
+            base_sequence=self._sequences.get(partition, 0),
             transactional=True,
         )
-        request = messages.ProduceRequest(
+        return messages.ProduceRequest(
             transactional_id=self._id,
             acks=-1,
             timeout_ms=PRODUCE_MS_MAX,
@@ -173,18 +212,9 @@ class Instance:
                 )
             ],
         )
-        while True:
-            try:
-                await self._produce(partition, request)
-                break
-            except (OSError, TimeoutError) as error:
-                self._trace.record("transaction_retries", self._id, repr(error))
-                if once:
-                    raise
-                await asyncio.sleep(self._random.between(0.0, 2 * PAUSE_S))
-        self._sequences[partition] = sequence + len(values)
 
-    async def _produce(self, partition: TopicPartition, request: messages.ProduceRequest) -> None:
+    async def _send(self, partition: TopicPartition, request: messages.ProduceRequest) -> tuple[ErrorCode, int]:
+        """What the leader says to one try, and the newest instance as it was sent. OSError, TimeoutError."""
         leader = self._router.leader(partition)
         if leader is None or leader.broker_id < 0:
             await self._router.refresh([partition.topic])
@@ -205,7 +235,7 @@ class Instance:
         self._trace.record("writes", self._id, self.number, partition, self._epoch, code.name, found.base_offset)
         if code not in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._router.forget(partition)
-        self._judge(code, newest, "a produce")
+        return code, newest
 
     async def _commit_offset(self, transaction: Transaction) -> None:
         """The transaction's number, as the offset of its application in its input."""

@@ -22,6 +22,7 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from sim.world import threads
@@ -172,18 +173,22 @@ class SimulatedDisk:
         inode.rewritten += 1
 
     def rot(self, path: str, position: int, bits: int) -> None:
-        """Damages a byte that is synced, so that `files` still shows what was written."""
+        """Damages a byte, on the platter too where it is synced, so that `files` still shows what was written."""
         inode = self._file(path)
-        for content in (inode.content, inode.durable):
-            content[position] ^= bits
-        for rotten in (inode.rotten, inode.rotten_durable):
-            rotten[position] = rotten.get(position, 0) ^ bits
+        for content, rotten in ((inode.content, inode.rotten), (inode.durable, inode.rotten_durable)):
+            if position < len(content):
+                content[position] ^= bits
+                rotten[position] = rotten.get(position, 0) ^ bits
 
-    def is_rotten(self, directory: str) -> bool:
-        """Whether a file in a directory still shows a process other bytes than were written."""
+    def rotten(self, directory: str) -> dict[str, list[int]]:
+        """[name] -> the positions of bytes that a file in a directory shows as other than were written."""
         node = self._find(directory)
         entries = node.entries if isinstance(node, Directory) else {}
-        return any(isinstance(inode, Inode) and inode.rotten for inode in entries.values())
+        return {
+            name: sorted(inode.rotten)
+            for name, inode in sorted(entries.items())
+            if isinstance(inode, Inode) and inode.rotten
+        }
 
     # What mounts use.
 
@@ -508,8 +513,9 @@ class Mount:
         return Space(capacity, max(capacity - self.disk.used, 0))
 
 
-def _parts(path: str) -> list[str]:
-    return [part for part in path.split("/") if part not in ("", ".")]
+@lru_cache(maxsize=4096)
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part not in ("", "."))
 
 
 def _os_error(code: int, path: str) -> OSError:
