@@ -56,4 +56,20 @@ CLIENT_MUTANTS: Final = (
         "        elif (owned",
         "a heartbeat after a lost answer does not say what the member owns, and the coordinator puts it out",
     ),
+    Mutant(
+        "committed-before-delivered",
+        "client.producer.producer",
+        "            await self.flush()\n        except (KafkaError, ClientError) as error:\n            if trans",
+        "            pass\n        except (KafkaError, ClientError) as error:\n            if trans",
+        "a transaction is committed while its records are on their way",
+    ),
+    Mutant(
+        "aborted-are-given",
+        "client.consumed",
+        "    aborted = AbortedTransactions(data.aborted) if committed_only else None\n"
+        "    position, start = 0, data.fetch_offset\n    topic, partition",
+        "    aborted = AbortedTransactions(()) if committed_only else None\n"
+        "    position, start = 0, data.fetch_offset\n    topic, partition",
+        "readers of committed records are given those of aborted transactions",
+    ),
 )

@@ -1,7 +1,7 @@
 """The topics that users of the product's own client write and read, and what becomes of them.
 
 `grown` gets partitions, `alone` has one replica of its partition, `renewed` is deleted and made again under its name,
-and `doomed` is deleted in the end.
+and `doomed` is deleted in the end. `transacted` is written in transactions only, and by nothing else read or changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ ALONE: Final = "client-alone"
 RENEWED: Final = "client-renewed"
 DOOMED: Final = "client-doomed"
 ALL: Final = (GROWN, ALONE, RENEWED, DOOMED)
-PARTITIONS: Final = {GROWN: 2, ALONE: 1, RENEWED: 2, DOOMED: 1}
+TRANSACTED: Final = "client-transacted"
+PARTITIONS: Final = {GROWN: 2, ALONE: 1, RENEWED: 2, DOOMED: 1, TRANSACTED: 2}
 GROWN_MAX: Final = 5
 REQUEST_MS_MAX: Final = 5_000
 PAUSE_S: Final = 0.2
@@ -70,7 +71,7 @@ class ClientTopics:
 
     async def create(self) -> None:
         """All of them, at the beginning."""
-        for topic in ALL:
+        for topic in (*ALL, TRANSACTED):
             await self._create(topic)
 
     async def run(self) -> None:

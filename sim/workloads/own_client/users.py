@@ -12,12 +12,14 @@ import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from sim.checks.client_history import ClientHistory, GroupWatch, Incarnation
+from sim.checks.transaction_history import TransactionHistory
 from sim.invariants import require
 from sim.plan import FaultKind
 from sim.workloads.coordination import committed_offsets
 from sim.workloads.own_client.members import ClientMember
 from sim.workloads.own_client.producers import SILENT_S_MAX, ClientProducer
-from sim.workloads.own_client.topics import ALONE, DOOMED, GROWN, RENEWED, ClientTopics
+from sim.workloads.own_client.topics import ALONE, DOOMED, GROWN, PARTITIONS, RENEWED, TRANSACTED, ClientTopics
+from sim.workloads.own_client.transactions import ClientCommittedReader, ClientTransactions
 from sim.world.clients import client_process
 from tidelog.client.consumer import ConsumerSettings, GroupProtocol
 from tidelog.client.producer import ProducerSettings
@@ -43,6 +45,8 @@ BY_HAND: Final = {
     # Nothing but a partition that has no leader again and again.
     "client-alone": (TopicPartition(ALONE, 0),),
 }
+TRANSACTIONAL: Final = ("client-one", "client-other")
+"""Transactional ids."""
 LATE: Final = "client-late"
 """A group that begins when one partition has no leader."""
 LOOK_S: Final = 0.25
@@ -79,6 +83,10 @@ class ClientUsers:
         self._tasks: list[asyncio.Task[None]] = []
         self._changing: asyncio.Task[None] | None = None
         self._processes: list[Process] = []
+        self._transactions = TransactionHistory()
+        self._transactional: list[ClientTransactions] = []
+        self._transacting: list[asyncio.Task[None]] = []
+        self._readers: list[ClientCommittedReader] = []
         self._stopping = False
         if not plan.clients:
             return
@@ -87,6 +95,7 @@ class ClientUsers:
         topics.is_awaited = lambda topic: any(producer.is_sending_to(topic) for producer in self._producers)
         self._bootstrap = ",".join(f"{host}:{port}" for host, port in (each.address for each in cluster.brokers))
         self._make_producers(topics, generation)
+        self._make_transactions()
         for group in (*PROTOCOLS, *BY_HAND):
             self._make_group(group)
 
@@ -101,6 +110,28 @@ class ClientUsers:
             )
             common = (self._bootstrap, settings, topics, self.history, own, self._trace, generation)
             self._producers.append(ClientProducer(self._process(name), *common))
+
+    def _make_transactions(self) -> None:
+        partitions = [TopicPartition(TRANSACTED, number) for number in range(PARTITIONS[TRANSACTED])]
+        for name in TRANSACTIONAL:
+            own = self._random.stream(name)
+            common = (self._transactions, own, self._trace, self._cluster.loop.time)
+            each = ClientTransactions(name, self._process, self._bootstrap, partitions, *common)
+            self._transactional.append(each)
+        process = self._process("client-committed")
+        reader = ClientCommittedReader(
+            process,
+            self._bootstrap,
+            partitions,
+            self._transactions,
+            self._trace,
+            reads_may_fail=self._reads_may_fail,
+        )
+        self._readers.append(reader)
+
+    @property
+    def _reads_may_fail(self) -> bool:
+        return not {FaultKind.FLIPPED_READ, FaultKind.ROT}.isdisjoint(self._plan.faults)
 
     def _make_group(self, group: str) -> None:
         own = self._random.stream(group)
@@ -123,7 +154,7 @@ class ClientUsers:
                 own.stream(f"member {number}"),
                 self._trace,
                 by_hand=BY_HAND.get(group, ()),
-                reads_may_fail=not {FaultKind.FLIPPED_READ, FaultKind.ROT}.isdisjoint(self._plan.faults),
+                reads_may_fail=self._reads_may_fail,
             )
             for number in range(MEMBERS if group in PROTOCOLS else 1)
         ]
@@ -144,6 +175,7 @@ class ClientUsers:
             "failed there": self.history.failed,
             "by our consumer": self.history.read,
             "topics made for them": 0 if self._topics is None else self._topics.changes,
+            "their transactions": self._transactions.committed,
             "their rebalances": sum(watch.rebalances for watch in self._watches.values()),
         }
 
@@ -166,6 +198,8 @@ class ClientUsers:
         self._changing = asyncio.ensure_future(self._topics.run())
         self._tasks = [self._changing, asyncio.ensure_future(self._look())]
         self._tasks += [producer.start() for producer in self._producers]
+        self._transacting = [asyncio.ensure_future(each.run()) for each in self._transactional]
+        self._tasks += [*self._transacting, *(reader.start() for reader in self._readers)]
         for group in self._members:
             self._begin(group)
 
@@ -190,6 +224,8 @@ class ClientUsers:
             self._topics.stopping = True
         for producer in self._producers:
             producer.calm = True
+        for each in self._transactional:
+            each.calm = True
         for members in self._members.values():
             for member in members:
                 member.calm = True
@@ -212,11 +248,13 @@ class ClientUsers:
             return
         await self._all_speak("all is well", topics.partitions)
         await asyncio.gather(*(producer.spawn(producer.flush()) for producer in self._producers))
+        await asyncio.gather(*(each.speak() for each in self._transactional))
         await topics.renew()
         await self._all_speak("a topic was made again", topics.partitions, count=5)
         await self._without_a_leader(topics)
         await topics.delete(DOOMED)
         await self._all_speak("a topic is gone", topics.partitions)
+        await asyncio.gather(*(each.speak() for each in self._transactional))
         await self._all_is_committed(topics)
 
     async def _without_a_leader(self, topics: ClientTopics) -> None:
@@ -288,10 +326,19 @@ class ClientUsers:
         """Every user leaves."""
         for producer in self._producers:
             producer.stopping = True
+        self._tasks.append(asyncio.ensure_future(self._end_transactions()))
         for members in self._members.values():
             for member in members:
                 member.stopping = True
         self._stopping = True
+
+    async def _end_transactions(self) -> None:
+        """Who reads committed records ends last."""
+        for each in self._transactional:
+            each.stopping = True
+        await asyncio.gather(*self._transacting)
+        for reader in self._readers:
+            reader.stopping = True
 
     @property
     def has_ended(self) -> bool:
@@ -303,6 +350,7 @@ class ClientUsers:
         for task in self._tasks:
             task.result()
         if self._topics is not None:
+            self._transactions.check_final(self._readers[0].values, lambda _: 0)
             self.history.check_final([self._topics.incarnation(each) for each in self._topics.partitions])
 
     def close(self) -> None:
