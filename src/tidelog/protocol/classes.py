@@ -7,7 +7,7 @@ structs are made anew for each instance.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, dataclass_transform
 
 from tidelog.protocol.apis import ApiKey
 from tidelog.protocol.schema import Field, Schema, structs
@@ -16,6 +16,7 @@ MODULE: Final = "tidelog.protocol.messages"
 """Where the classes say they are from: so they pickle, and print as users write them."""
 
 
+@dataclass_transform(kw_only_default=True)  # For type checkers: a field of `messages.pyi` is a constructor's argument.
 class Structure:
     """A message or a struct in one: equal when all fields are."""
 

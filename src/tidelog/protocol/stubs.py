@@ -60,20 +60,12 @@ def _message(name: str) -> Iterator[str]:
 
 
 def _class(message: str, fields: tuple[Field, ...], indent: str) -> Iterator[str]:
-    typed = [(field, _type(message, field)) for field in fields]
-    for field, type_ in typed:
-        yield f"{indent}{field.name}: {type_}"
-    yield f"{indent}unknown_tagged_fields: Sequence[tuple[int, bytes]]"
-    yield f"{indent}def __init__("
-    yield f"{indent}    self,"
-    yield f"{indent}    *,"
-    for field, type_ in typed:
-        default = (
-            "..." if is_made_anew(field) or field.type == "uuid" else _LITERALS.get(field.default, repr(field.default))
-        )
-        yield f"{indent}    {field.name}: {type_} = {default},"
-    yield f"{indent}    unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),"
-    yield f"{indent}) -> None: ..."
+    """The fields with their defaults, which are the constructor's: `Structure` is a dataclass to type checkers."""
+    for field in fields:
+        is_simple = not is_made_anew(field) and field.type != "uuid"
+        default = _LITERALS.get(field.default, repr(field.default)) if is_simple else "..."
+        yield f"{indent}{field.name}: {_type(message, field)} = {default}"
+    yield f"{indent}unknown_tagged_fields: Sequence[tuple[int, bytes]] = ()"
 
 
 def _type(message: str, field: Field) -> str:
