@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tidelog.cli.option_groups import OptionGroup
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
 from tidelog.cli.security import command_security
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.blocking import BlockingCluster
+
+if TYPE_CHECKING:
+    from tidelog.client.cluster import Cluster
 
 
 def connect(command: str, bootstrap: str, timeout_s: float) -> BlockingCluster:
@@ -17,6 +21,20 @@ def connect(command: str, bootstrap: str, timeout_s: float) -> BlockingCluster:
     A call takes `timeout_s` at most, and fails at once where no broker can be reached.
     """
     return BlockingCluster(
+        bootstrap,
+        client_id=f"tidelog-{command}",
+        operation_timeout_s=timeout_s,
+        call_timeout_s=timeout_s,
+        fail_fast=True,
+        security=command_security(),
+    )
+
+
+def connect_async(command: str, bootstrap: str, timeout_s: float) -> Cluster:
+    """As `connect`, for a command on an event loop; to be closed by `async with`."""
+    from tidelog.client.cluster import Cluster  # Most commands block.
+
+    return Cluster(
         bootstrap,
         client_id=f"tidelog-{command}",
         operation_timeout_s=timeout_s,

@@ -13,8 +13,8 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
+from tidelog.cli.cluster import connect_async
 from tidelog.cli.output import warn
-from tidelog.cli.security import command_security
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumed import ConsumedRecord, consumed_records
 from tidelog.client.consumer import ConsumedBatch, Consumer, ConsumerSettings, RebalanceListener
@@ -111,14 +111,7 @@ class Consumption:
 
     async def run(self, bootstrap: str, timeout_s: float) -> int:
         """Prints until the end, the count or, where it follows, until told to end; how many records it printed."""
-        async with Cluster(
-            bootstrap,
-            client_id="tidelog-consume",
-            operation_timeout_s=timeout_s,
-            call_timeout_s=timeout_s,
-            fail_fast=True,
-            security=command_security(),
-        ) as cluster:
+        async with connect_async("consume", bootstrap, timeout_s) as cluster:
             partitions = await self._partitions(cluster)
             starts, ends = await find_range(cluster, self._plan, partitions)
             cluster.routing.fail_fast = False
@@ -196,14 +189,7 @@ class GroupConsumption:
 
     async def run(self, bootstrap: str, timeout_s: float) -> int:
         """Prints until the end, the count or until told to end; how many records it printed."""
-        async with Cluster(
-            bootstrap,
-            client_id="tidelog-consume",
-            operation_timeout_s=timeout_s,
-            call_timeout_s=timeout_s,
-            fail_fast=True,
-            security=command_security(),
-        ) as cluster:
+        async with connect_async("consume", bootstrap, timeout_s) as cluster:
             await cluster.run(cluster.routing.require_topics(self._plan.topics, cluster.routing.deadline()))
             cluster.routing.fail_fast = False
             async with Consumer(cluster, self._plan.group, self._membership) as consumer:

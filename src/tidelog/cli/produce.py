@@ -18,14 +18,13 @@ from typing import Annotated, Final
 
 import typer
 
+from tidelog.cli.cluster import connect_async
 from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS, key_values
 from tidelog.cli.output import print_json
 from tidelog.cli.plugins import load
 from tidelog.cli.records import InvalidRecord, RecordToSend, json_parser, line_parser
-from tidelog.cli.security import command_security
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
-from tidelog.client.cluster import Cluster
 from tidelog.client.consumed import Header
 from tidelog.client.errors import ClientError, RefusedWithBatch
 from tidelog.client.partitioners import DEFAULT, PARTITIONERS, InvalidPartition, Own
@@ -237,14 +236,7 @@ async def _produce(
     sent: _Sent,
 ) -> None:
     async with (
-        Cluster(
-            bootstrap,
-            client_id="tidelog-produce",
-            operation_timeout_s=timeout_s,
-            call_timeout_s=timeout_s,
-            fail_fast=True,
-            security=command_security(),
-        ) as cluster,
+        connect_async("produce", bootstrap, timeout_s) as cluster,
         Producer(cluster, settings) as producer,
     ):
         await producer.require(topic)
