@@ -62,17 +62,18 @@ def main() -> None:
     parser.add_argument("--kafka", type=Path, help="folder with Apache Kafka's jars")
     parser.add_argument("--records", type=int, default=5_000_000, help="of 100 B (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", help="only cases whose name begins so: batch, sum, table, sink")
+    parser.add_argument("--only", help="only cases whose name begins so: batch, segments, sum, table, sink")
     parser.add_argument("--side", choices=("tidelog", "connector"), help=argparse.SUPPRESS)
     parser.add_argument("--bootstrap", help=argparse.SUPPRESS)
     parser.add_argument("--jars", help=argparse.SUPPRESS)
+    parser.add_argument("--segments", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.side:
         measure(arguments)
         return
     connector = connector_environment()
-    with tidelog_broker() as bootstrap:
-        compare("tidelog broker", bootstrap, arguments, connector)
+    with tidelog_broker() as (bootstrap, data):
+        compare("tidelog broker", bootstrap, arguments, connector, data)
     if arguments.kafka is not None:
         with kafka_broker(arguments.kafka) as bootstrap:
             compare("Apache Kafka 4.3", bootstrap, arguments, connector)
@@ -82,11 +83,12 @@ def main() -> None:
 
 
 @contextmanager
-def tidelog_broker() -> Iterator[str]:
+def tidelog_broker() -> Iterator[tuple[str, str]]:
+    """The address, and the folder that has the broker's log directory."""
     from tidelog.testing import ProcessBroker
 
     with ProcessBroker() as broker:
-        yield broker.bootstrap
+        yield broker.bootstrap, broker.data
 
 
 @contextmanager
@@ -157,9 +159,33 @@ def fill(bootstrap: str, records: int) -> None:
     producer.flush()
 
 
-def compare(name: str, bootstrap: str, arguments: argparse.Namespace, connector: tuple[Path, Path] | None) -> None:
-    fill(bootstrap, 0 if arguments.only and arguments.only.startswith("sink") else arguments.records)
-    ours = run_side(Path(sys.executable), "tidelog", bootstrap, arguments, None)
+def await_high_watermarks(data: str, records: int) -> None:
+    """Until the broker has noted in its directory that all records are committed, as it does each five seconds."""
+    wanted = sum(rows_of(topic, records) for topic in SIZES)
+    deadline = time.monotonic() + 60
+    while True:
+        checkpoints = [path.read_text() for path in Path(data).glob("**/replication-offset-checkpoint")]
+        noted = sum(int(line.split()[2]) for text in checkpoints for line in text.splitlines()[2:])
+        if noted >= wanted:
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{noted} of {wanted} records are noted as committed in {data}")
+        time.sleep(0.5)
+
+
+def compare(
+    name: str,
+    bootstrap: str,
+    arguments: argparse.Namespace,
+    connector: tuple[Path, Path] | None,
+    data: str | None = None,
+) -> None:
+    """`data`: the folder that has the broker's log directory, where it is known."""
+    records = 0 if arguments.only and arguments.only.startswith("sink") else arguments.records
+    fill(bootstrap, records)
+    if data is not None:
+        await_high_watermarks(data, records)
+    ours = run_side(Path(sys.executable), "tidelog", bootstrap, arguments, None, data)
     theirs = {} if connector is None else run_side(connector[0], "connector", bootstrap, arguments, connector[1])
     print(f"\n{name}: million rows/s, best of {arguments.rounds}, local[2], {PARTITIONS} partitions")
     print(f"{'':34}{'tidelog':>10}{'connector':>11}{'ratio':>8}")
@@ -179,6 +205,7 @@ def compare(name: str, bootstrap: str, arguments: argparse.Namespace, connector:
 CASES = {
     "batch, connector's defaults": ("batch", "batch"),
     "batch, connector tuned": ("batch", "tuned"),
+    "batch, the broker's files": ("segments", "batch"),
     "batch, sum of value lengths": ("sum", "sum"),
     "topic to table (Delta / Parquet)": ("table", "table"),
     "sink, exactly / at least once": ("sink", "sink"),
@@ -188,13 +215,20 @@ CASES = {
 
 
 def run_side(
-    python: Path, side: str, bootstrap: str, arguments: argparse.Namespace, jars: Path | None
+    python: Path,
+    side: str,
+    bootstrap: str,
+    arguments: argparse.Namespace,
+    jars: Path | None,
+    segments: str | None = None,
 ) -> dict[str, float]:
     """One side's rates, million rows/s by case and topic."""
     command = [str(python), __file__, "--side", side, "--bootstrap", bootstrap]
     command += ["--records", str(arguments.records), "--rounds", str(arguments.rounds)]
     if arguments.only:
         command += ["--only", arguments.only]
+    if segments is not None:
+        command += ["--segments", segments]
     if jars is not None:
         command += ["--jars", str(jars)]
     answer = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
@@ -240,6 +274,10 @@ def side_cases(spark: Any, arguments: argparse.Namespace, scratch: Path) -> dict
         options = {"kafka.bootstrap.servers": arguments.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
         return reader.format(source).options(**options, **(TUNED if tuned else {})).load()
 
+    def from_files(topic: str) -> None:
+        options = {"segments": arguments.segments, "subscribe": topic}
+        spark.read.format(source).options(**options).load().write.format("noop").mode("overwrite").save()
+
     def noop(topic: str, tuned: bool = False) -> None:
         reading(topic, tuned).write.format("noop").mode("overwrite").save()
 
@@ -275,6 +313,8 @@ def side_cases(spark: Any, arguments: argparse.Namespace, scratch: Path) -> dict
         cases["tuned"] = lambda topic: noop(topic, tuned=True)
     else:
         cases["sink-at-least"] = lambda topic: sink(topic, delivery="at-least-once")
+    if arguments.segments:
+        cases["segments"] = from_files
     cases = {name: run for name, run in cases.items() if not arguments.only or name.startswith(arguments.only)}
     rates: dict[str, float] = {}
     for case, run in cases.items():

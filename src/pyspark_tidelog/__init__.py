@@ -4,15 +4,27 @@ Spark imports every package called pyspark_* and registers its `DefaultSource`; 
 any Python data source, so importing this must stay cheap: what does the work is imported when a DataFrame is made.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
     from pyspark_tidelog.batch import TidelogBatchReader
+    from pyspark_tidelog.lag import LagListener
     from pyspark_tidelog.sink.writers import TidelogBatchWriter, TidelogStreamWriter
     from pyspark_tidelog.stream import TidelogStreamReader
+
+__all__ = ["DefaultSource", "LagListener"]
+
+
+def __getattr__(name: str) -> Any:
+    """`LagListener`, for drivers that want it."""
+    if name == "LagListener":
+        from pyspark_tidelog.lag import LagListener
+
+        return LagListener
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class DefaultSource(DataSource):

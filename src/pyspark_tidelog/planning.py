@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from pyspark_tidelog.errors import DataLoss, OptionError, UnknownTopic
+from pyspark_tidelog.filters import Pushed
 from pyspark_tidelog.offsets import OffsetRange, Position
 from pyspark_tidelog.options import EARLIEST, LATEST, OffsetsAt, SourceOptions, Subscription, TimestampStrategy
 from tidelog.client.blocking import BlockingCluster
@@ -93,8 +94,8 @@ def required_partitions(cluster: Catalog, options: SourceOptions) -> Partitions:
     return found
 
 
-def plan_batch(cluster: Catalog, options: SourceOptions) -> list[OffsetRange]:
-    """What a batch read reads, a range a partition, empty ones left out."""
+def plan_batch(cluster: Catalog, options: SourceOptions, pushed: Pushed | None = None) -> list[OffsetRange]:
+    """What a batch read reads, a range a partition, empty ones and those that no filter lets pass left out."""
     found = required_partitions(cluster, options)
     starts = starting_offsets(cluster, options, found)
     ends = ending_offsets(cluster, options, found)
@@ -109,7 +110,13 @@ def plan_batch(cluster: Catalog, options: SourceOptions) -> list[OffsetRange]:
         if start < end:
             topic_id = found.topic_ids.get(each.topic, "")
             ranges.append(OffsetRange(each.topic, each.partition, start, end, topic_id))
-    return ranges
+    if pushed is None:
+        return ranges
+    since: dict[TopicPartition, int] = {}
+    if pushed.since_ms is not None:
+        passing = [each.topic_partition for each in ranges if pushed.passes(each.topic_partition)]
+        since = _ask(cluster, options, dict.fromkeys(passing, pushed.since_ms))
+    return pushed.narrowed(ranges, since)
 
 
 def initial_position(cluster: Catalog, options: SourceOptions) -> Position:

@@ -114,17 +114,18 @@ def test_what_is_not_known_to_be_committed_is_not_read(tmp_path: Path) -> None:
 
 def test_committed_reads_leave_out_what_was_aborted_or_is_open(tmp_path: Path) -> None:
     manager, log = written(tmp_path)
-    for producer, ends in ((1, True), (2, False), (3, None)):
-        guard = log.producers.begin_verification(producer, 0, 0, NOW_MS, bumps_epochs=False)
-        data = batch(b"of %d" % producer, producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True)
+    for producer, sequence, ends in ((1, 0, True), (2, 0, False), (2, 1, True), (3, 0, None)):
+        guard = log.producers.begin_verification(producer, 0, sequence, NOW_MS, bumps_epochs=False)
+        fields = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence, "transactional": True}
+        data = batch(b"of %d.%d" % (producer, sequence), **fields)
         log.append(data, leader_epoch=0, now_ms=NOW_MS, guard=guard)
         if ends is not None:
             end = marker(producer, commit=ends)
             log.append(end, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
     log.append(batch(b"last"), leader_epoch=0, now_ms=NOW_MS)
     committed(manager, log)
-    assert values(reader(tmp_path, **COMMITTED)) == [*numbers(0, 40), b"of 1"]
-    assert values(reader(tmp_path)) == [*numbers(0, 40), b"of 1", b"of 2", b"of 3", b"last"]
+    assert values(reader(tmp_path, **COMMITTED)) == [*numbers(0, 40), b"of 1.0", b"of 2.1"]
+    assert values(reader(tmp_path)) == [*numbers(0, 40), b"of 1.0", b"of 2.0", b"of 2.1", b"of 3.0", b"last"]
 
 
 def test_a_copy_that_was_taken_too_early_is_noticed(tmp_path: Path) -> None:
