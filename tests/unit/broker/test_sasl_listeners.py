@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 import struct
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from confluent_kafka.admin import (
 )
 from tests.waiting import until
 
+from tidelog.broker.metrics.request_metrics import ConnectionRates, collect_connections
 from tidelog.client import admin
 from tidelog.client.cluster import Cluster as ClientCluster
 from tidelog.client.consumer import AutoOffsetReset, ConsumerSettings
@@ -27,6 +29,7 @@ from tidelog.client.consumer import Consumer as OwnConsumer
 from tidelog.client.producer import Producer as OwnProducer
 from tidelog.client.producer import ProducerSettings
 from tidelog.client.security import ClientSecurity
+from tidelog.metrics.page import Page, joined
 from tidelog.testing import Cluster
 
 PLAIN_USERS = (
@@ -76,6 +79,20 @@ def authentication_error(client: dict[str, object]) -> KafkaError:
     return errors[0]
 
 
+def authentications(cluster: Cluster, outcome: str) -> int:
+    """How many there were by the brokers' metrics."""
+    found = 0
+    for runtime in cluster.runtimes.values():
+        page = Page()
+        for _ in collect_connections(page, runtime._server, ConnectionRates(runtime._server)):
+            pass
+        text = joined(list(page.chunks())).decode()
+        labels = r'\{listener="SASL_PLAINTEXT",networkProcessor="0",networkprocessor="0"\}'
+        name = f"kafka_server_socket_server_metrics_{outcome}_authentication_total"
+        found += sum(map(int, re.findall(rf"^{name}{labels} (\d+)$", text, re.MULTILINE)))
+    return found
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Two brokers, which authenticate to each other too."""
@@ -109,6 +126,8 @@ def test_wrong_passwords_and_unknown_users_are_told_at_once(cluster: Cluster, ca
     assert "authentication_failed: peer=127.0.0.1" in caplog.text
     assert "user 'mallory' has no SCRAM-SHA-256 credential" in caplog.text
     assert "hunter2" not in caplog.text
+    assert authentications(cluster, "failed") >= 3
+    assert authentications(cluster, "successful") > 0, "of the brokers themselves"
 
 
 def test_scram_users_come_by_the_api_and_go(cluster: Cluster) -> None:

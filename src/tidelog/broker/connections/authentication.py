@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import string
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidelog.broker.deferred import Deferred
@@ -69,6 +70,10 @@ class Authentication:
         self._verifier_of = verifier_of
         self.delay_ms = cast(int, config.get("connection.failed.authentication.delay.ms"))
         self.frame_size_max = cast(int, config.get("sasl.server.max.receive.size"))
+        self.succeeded: Counter[str] = Counter()
+        """[listener] -> how often a client has authenticated, again too; for metrics."""
+        self.failed: Counter[str] = Counter()
+        """[listener] -> how often a client could not."""
 
     def machine(self, listener: str) -> SaslServer:
         """The state machine of a new connection."""
@@ -198,6 +203,7 @@ class Gate:
         if step.for_handler:
             return self._dispatcher_of().request(peer, view, position, end, received_ms)
         if step.ending is Ending.AT_ONCE:
+            self._authentication.failed[self._peer.listener] += 1
             raise CloseConnection(f"authentication failed: {step.reason}")
         answer: Any = step.answer
         if step.is_illegal:
@@ -206,6 +212,7 @@ class Gate:
             return self._end_later(answer, step.reason)
         if machine.is_open:
             assert machine.user is not None
+            self._authentication.succeeded[self._peer.listener] += 1
             peer.by_token = machine.by_token
             peer.authenticated(Principal(machine.user))
         return cast("Answer", answer)
@@ -213,6 +220,7 @@ class Gate:
     def _end_later(self, answer: bytes | None, reason: str) -> Deferred[Answer]:
         """The answer, when it is due: the connection ends with it."""
         self._ending = True
+        self._authentication.failed[self._peer.listener] += 1
         logger.warning(
             "authentication_failed: peer=%s:%d listener=%s mechanism=%s reason=%s",
             self._peer.address,

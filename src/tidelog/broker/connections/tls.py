@@ -59,6 +59,8 @@ class ListenerTls:
         self._config = config
         self._listener = listener
         self._protocol = protocol
+        self.failed_handshakes = 0
+        """Since the broker's start; for metrics."""
         try:
             self._wanted = self._read()
             server, client = self._contexts(self._wanted)
@@ -135,6 +137,7 @@ class ListenerTls:
             raise UnknownPrincipal(str(error)) from error
 
     def _failed(self, client: str, reason: str) -> None:
+        self.failed_handshakes += 1
         logger.warning(
             "tls_handshake_failed: listener=%s peer=%s reason=%s%s", self._listener, client, reason, _guess(reason)
         )

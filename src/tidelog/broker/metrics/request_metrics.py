@@ -131,13 +131,30 @@ def _add_listeners(page: Page, server: Server, rates: ConnectionRates, by_listen
     came = page.family(f"{prefix}creation_rate", "gauge", "Connections that came, per second of the last minute.")
     went = page.family(f"{prefix}close_rate", "gauge", "Connections that ended, per second of the last minute.")
     total = page.family("tidelog_connections_accepted_total", "counter", "Connections that came.")
+    prefix_a, prefix_b = "kafka_server_socket_server_metrics_", "kafka_server_socketservermetrics_"
+    refused = page.family(f"{prefix_a}failed_authentication_total", "counter", "Clients that could not authenticate.")
+    refused_b = page.family(f"{prefix_b}failed_authentication", "untyped", "As Confluent's rules name it. A counter.")
+    passed = page.family(f"{prefix_a}successful_authentication_total", "counter", "Clients that have authenticated.")
     for listener in server.listeners:
         count = by_listener[listener]
         # One event loop is one network processor.
         own = labels_text(listener=listener, network_processor=0)
         counts.add(count, labels_text(listener=listener, networkProcessor=0, networkprocessor=0))
         others.add(count, own)
+        failed = _failed_authentications(server, listener)
+        refused.add(failed, labels_text(listener=listener, networkProcessor=0, networkprocessor=0))
+        refused_b.add(failed, own)
+        if server.authentication is not None:
+            succeeded = server.authentication.succeeded[listener]
+            passed.add(succeeded, labels_text(listener=listener, networkProcessor=0, networkprocessor=0))
         creation, close = rates.per_second(listener, server.monotonic_ms())
         came.add(creation, own)
         went.add(close, own)
         total.add(server.accepted[listener], labels_text(listener=listener))
+
+
+def _failed_authentications(server: Server, listener: str) -> int:
+    """By SASL, and TLS handshakes that have failed."""
+    tls = server.tls.get(listener)
+    by_sasl = 0 if server.authentication is None else server.authentication.failed[listener]
+    return by_sasl + (0 if tls is None else tls.failed_handshakes)
