@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.interop.support import CODECS, DEADLINE_S, START_MS, Sent, records, topic_name
+from tests.scenarios.consumers import KAFKA_PYTHON_WARNS
 from tests.waiting import until
 from tidelog.testing import Cluster
 
@@ -32,7 +33,7 @@ NAME = "python"
 RECORDS = records(without_both=False)
 """This client sends no record that has neither key nor value."""
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka")
+pytestmark = [*KAFKA_PYTHON_WARNS]
 
 
 @pytest.fixture(scope="module")

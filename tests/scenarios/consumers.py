@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager
 from typing import Any, Final
 
 import confluent_kafka
+import pytest
 from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.waiting import until, until_equal
@@ -30,6 +31,13 @@ with warnings.catch_warnings():
     from kafka.coordinator.assignors.range import RangePartitionAssignor
     from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
     from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+KAFKA_PYTHON_WARNS = (
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka"),
+    # It leaves a socket behind when it is closed while it connects; the garbage collection tells of it at any time.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+)
+"""Marks for the modules whose tests have kafka-python as a member."""
 
 CLIENTS = ("confluent", "kafka-python", "tidelog")
 HEARTBEAT_MS = 100

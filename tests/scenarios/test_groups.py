@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.scenarios.consumers import CLIENTS, group_of
+from tests.scenarios.consumers import CLIENTS, KAFKA_PYTHON_WARNS, group_of
 from tests.waiting import until
 
 from tidelog.testing import Cluster
 
-pytestmark = [pytest.mark.row("R15"), pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka")]
+pytestmark = [pytest.mark.row("R15"), *KAFKA_PYTHON_WARNS]
 
 PARTITIONS = 7
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.scenarios.consumers import KAFKA_PYTHON_WARNS
 from tests.scenarios.documents import documented
 from tests.waiting import eventually
 
@@ -30,7 +31,7 @@ with warnings.catch_warnings():
         ConsumerProtocolSubscription,
     )
 
-pytestmark = [pytest.mark.row("R19"), pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka")]
+pytestmark = [pytest.mark.row("R19"), *KAFKA_PYTHON_WARNS]
 
 PARTITIONS = 8
 

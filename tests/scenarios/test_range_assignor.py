@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.scenarios.consumers import CLIENTS, group_of
+from tests.scenarios.consumers import CLIENTS, KAFKA_PYTHON_WARNS, group_of
 
 from tidelog.testing import Cluster
 
 pytestmark = [
     pytest.mark.row("R16"),
     pytest.mark.parametrize("client", CLIENTS),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka"),
+    *KAFKA_PYTHON_WARNS,
 ]
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.scenarios.consumers import CLIENTS, group_of
+from tests.scenarios.consumers import CLIENTS, KAFKA_PYTHON_WARNS, group_of
 
 from tidelog.testing import Cluster
 
-pytestmark = [pytest.mark.row("R17"), pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka")]
+pytestmark = [pytest.mark.row("R17"), *KAFKA_PYTHON_WARNS]
 
 
 @pytest.mark.parametrize("client", CLIENTS)

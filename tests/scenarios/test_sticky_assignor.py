@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.scenarios.consumers import group_of
+from tests.scenarios.consumers import KAFKA_PYTHON_WARNS, group_of
 
 from tidelog.testing import Cluster
 
-pytestmark = [pytest.mark.row("R18"), pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka")]
+pytestmark = [pytest.mark.row("R18"), *KAFKA_PYTHON_WARNS]
 
 TOPICS = ("t0", "t1", "t2", "t3")
 
