@@ -9,7 +9,7 @@ pass, the parser stops again and the values are halved until it is found.
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,18 +37,32 @@ _STARTS: Final = {"string": '"', "number": "[-0-9]", "boolean": "[tf]", "object"
 """[what Arrow calls it] -> how a value of that kind starts."""
 
 
-def suspected(values: pa.BinaryArray, schema: pa.Schema, complaint: str) -> pa.BooleanArray:
-    """Which of `values`, none of them null, may be what Arrow's parser complained of: one kind of fault a call."""
+class Suspicion(NamedTuple):
+    """What bad values have, or good ones."""
+
+    pattern: str
+    of_good: bool = False
+
+
+def suspicion(schema: pa.Schema, complaint: str) -> Suspicion:
+    """What to look for after Arrow's parser complained: one kind of fault."""
     if changed := _CHANGED.search(complaint):
         start = _STARTS.get(changed[2], "[^ ]")
-        return pc.match_substring_regex(values, f'"{_literal(changed[1])}"{_SPACE}:{_SPACE}{start}')
+        return Suspicion(f'"{_literal(changed[1])}"{_SPACE}:{_SPACE}{start}')
+    wrong = _wrong_type(schema) or r"\z\A."
     if unread := _UNREAD.search(complaint):
-        return pc.match_substring_regex(values, f':{_SPACE}"?{_literal(unread[1])}"?{_SPACE}[,}}]')
+        return Suspicion(f':{_SPACE}"?{_literal(unread[1])}"?{_SPACE}[,}}]|{wrong}')
     if "conver" in complaint:
-        return pc.match_substring_regex(values, _wrong_type(schema) or r"\z\A.")
+        return Suspicion(wrong)
     if complaint == NOT_UTF8:
-        return pc.invert(pc.match_substring_regex(values, _UTF8))
-    return pc.invert(pc.match_substring_regex(values, _object(_DEPTH)))
+        return Suspicion(_UTF8, of_good=True)
+    return Suspicion(_object(_DEPTH), of_good=True)
+
+
+def suspected(values: pa.BinaryArray, found: Suspicion) -> pa.BooleanArray:
+    """Which of `values`, none of them null, are suspected."""
+    matching = pc.match_substring_regex(values, found.pattern)
+    return pc.invert(matching) if found.of_good else matching
 
 
 @lru_cache(maxsize=1)

@@ -11,7 +11,7 @@ the parser fails all the same, what may have the fault that it tells of is set a
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from tidelog.pipeline.errors import UnparsableRecord
-from tidelog.pipeline.json_pattern import NOT_UTF8, suspected
+from tidelog.pipeline.json_pattern import NOT_UTF8, Suspicion, suspected, suspicion
 
 _BLOCK_BYTES_MAX: Final = 64 << 20
 """Of text that Arrow parses at once: a record larger than a block could not be parsed."""
@@ -28,28 +28,64 @@ _KINDS_OF_FAULTS: Final = 6
 _LOOKED_AT_FIRST: Final = 20
 _LOOKED_AT: Final = 100
 """Values of a slice that are looked at for fields without a column."""
+_REMEMBERED_MAX: Final = 3
+"""Kinds of faults that are looked for from the start: each costs a pass over the values."""
+_SUSPECTED_SHARE: Final = 50
+"""One value of so many may be suspected before it is parsed: one by one takes fifty times as long."""
 _HALVED_MIN: Final = 64
 """Rows that are parsed one by one rather than halved once more."""
 
 
-def parse_values(values: pa.BinaryArray, schema: pa.Schema) -> tuple[pa.RecordBatch, dict[int, str]]:
+class Suspicions:
+    """What was wrong with values of earlier slices, for those of one schema: most likely others have it, too.
+
+    To look for it before they are parsed costs less than a parser that stops in their midst. What no value of a slice
+    has is forgotten, and what many have: values that are nested deeply, for example, are no fault.
+    """
+
+    def __init__(self) -> None:
+        self._known: list[Suspicion] = []
+
+    def found_in(self, values: pa.BinaryArray) -> Iterator[pa.BooleanArray]:
+        """The values that each suspicion is about."""
+        for each in list(self._known):
+            found = suspected(values, each)
+            if 0 < found.true_count <= max(1, len(values) // _SUSPECTED_SHARE):
+                yield found
+            else:
+                self._known.remove(each)
+
+    def add(self, found: Suspicion) -> None:
+        if found not in self._known:
+            self._known = [*self._known, found][-_REMEMBERED_MAX:]
+
+
+def parse_values(
+    values: pa.BinaryArray, schema: pa.Schema, suspicions: Suspicions | None = None
+) -> tuple[pa.RecordBatch, dict[int, str]]:
     """The columns of `schema` from each value, and why not, by row, for those that can't be parsed (all null there).
 
     Null values (tombstones) give null columns and are no errors. Fields that the schema does not have are dropped.
+    `suspicions` are those of earlier slices, and take this one's.
     """
+    known = Suspicions() if suspicions is None else suspicions
     if len(values) == 0:
         return pa.RecordBatch.from_pylist([], schema=schema), {}
     filled = pc.fill_null(values, b"{}") if values.null_count else values
     aside = pc.invert(pc.and_(pc.starts_with(filled, pattern=b"{"), pc.ends_with(filled, pattern=b"}")))
+    for found in known.found_in(filled):
+        aside = pc.or_(aside, found)
     for _ in range(_KINDS_OF_FAULTS):
         is_any_aside = aside.true_count > 0
         outcome = _parse_bulk(pc.if_else(aside, b"{}", filled) if is_any_aside else filled, schema)
         if isinstance(outcome, pa.RecordBatch):
             return _with_those_aside(outcome, values, aside, schema) if is_any_aside else (outcome, {})
         before = aside.true_count
-        aside = pc.or_(aside, suspected(filled, schema, outcome))
+        cause = suspicion(schema, outcome)
+        aside = pc.or_(aside, suspected(filled, cause))
         if aside.true_count == before:
             break
+        known.add(cause)
     return _parse_halves(values, schema)
 
 
@@ -250,6 +286,8 @@ def _scalar(value: Any, kind: pa.DataType) -> Any:
         raise ValueError("wrong type")
     if pa.types.is_floating(kind) and isinstance(value, int):
         return float(value)
+    if isinstance(value, str) and value.isascii() and pa.types.is_string(kind):
+        return value  # As Arrow would give it back, which takes as long as all the rest.
     return pa.scalar(value, kind).as_py()
 
 

@@ -23,7 +23,7 @@ from pyspark_tidelog.options import SourceOptions
 from pyspark_tidelog.reading import read_columns
 from tidelog.pipeline.delta import WrittenRange, file_statistics
 from tidelog.pipeline.errors import UnparsableRecord
-from tidelog.pipeline.json_values import parse_values, unknown_fields
+from tidelog.pipeline.json_values import Suspicions, parse_values, unknown_fields
 from tidelog.pipeline.shape import METADATA, REASON, UNPARSED, BadRecords, TableShape, ValueFormat
 
 ROW_GROUP_BYTES: Final = 64 << 20
@@ -39,6 +39,7 @@ class RowShaper:
     def __init__(self, shape: TableShape, offset_range: OffsetRange) -> None:
         self._shape = shape
         self._range = offset_range
+        self._suspicions = Suspicions()
         self.new_fields: set[str] = set()
         """Fields of JSON values without a column, as far as they were looked at."""
 
@@ -71,7 +72,7 @@ class RowShaper:
 
     def _json(self, batch: pa.RecordBatch, offsets: pa.Array | None) -> pa.RecordBatch:
         values = batch.column("value")
-        parsed, bad = parse_values(values, self._shape.value_schema)
+        parsed, bad = parse_values(values, self._shape.value_schema, self._suspicions)
         self._refuse(bad, values, offsets)
         if self._shape.tells_new:
             self.new_fields |= unknown_fields(values, self._shape.value_schema)

@@ -14,7 +14,7 @@ from tests.amount import examples
 
 from tidelog.pipeline import json_values
 from tidelog.pipeline.errors import TableMismatch, UnparsableRecord
-from tidelog.pipeline.json_values import infer_schema, parse_values, unknown_fields
+from tidelog.pipeline.json_values import Suspicions, infer_schema, parse_values, unknown_fields
 from tidelog.pipeline.shape import json_shape
 
 SCHEMA = pa.schema(
@@ -156,6 +156,65 @@ def test_values_that_are_only_suspected_are_parsed_in_their_place() -> None:
     batch, bad = parse_values(pa.array(values, pa.binary()), SCHEMA)
     assert list(bad) == [2]
     assert batch.column("a").to_pylist() == [1, 7, None, None, 7, 3]
+
+
+FAULTS = [
+    b'{"a": 1, "b" 2}',
+    b'{"a": "x"}',
+    b'{"a": 1, "t": "yesterday"}',
+    b'{"a": 1, "t": "2013-13-01"}',
+    b'{"b": "\xff"}',
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_was_wrong_once_is_looked_for_at_once(fault: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parser then goes through a slice once; until there is a slice without such a value."""
+    calls: list[int] = []
+    bulk = json_values._parse_bulk
+
+    def counted(values: pa.BinaryArray, schema: pa.Schema) -> Any:
+        calls.append(len(values))
+        return bulk(values, schema)
+
+    monkeypatch.setattr(json_values, "_parse_bulk", counted)
+    clean = [b'{"a": %d, "t": "2013-01-01T10:00:00Z"}' % number for number in range(100)]
+    known = Suspicions()
+    slices = [[*clean[:40], fault, *clean[40:]], [fault, *clean], clean, clean]
+    needed = []
+    for values in slices:
+        calls.clear()
+        batch, bad = parse_values(pa.array(values, pa.binary()), SCHEMA, known)
+        needed.append(len(calls))
+        assert list(bad) == [row for row, value in enumerate(values) if value == fault]
+        assert batch.column("a").to_pylist() == [None if value == fault else json.loads(value)["a"] for value in values]
+    assert needed[1:] == [1, 1, 1]
+    assert needed[0] > 1
+    assert not list(known.found_in(pa.array(slices[0], pa.binary())))
+
+
+def test_what_many_values_have_is_no_suspicion() -> None:
+    """A pattern may suspect values that are good: not each slice is to be parsed one by one for it."""
+    deep = [b'{"a": %d, "z": [[[[[1]]]]]}' % number for number in range(200)]
+    known = Suspicions()
+    _, bad = parse_values(pa.array([*deep, b'{"a" 1}'], pa.binary()), SCHEMA, known)
+    assert list(bad) == [200]
+    assert list(known.found_in(pa.array(deep, pa.binary()))) == []
+    batch, bad = parse_values(pa.array(deep, pa.binary()), SCHEMA, known)
+    assert bad == {}
+    assert batch.column("a").to_pylist() == list(range(200))
+
+
+@settings(max_examples=examples(500))
+@given(st.lists(st.lists(VALUES, max_size=6), max_size=4))
+def test_suspicions_change_no_row(slices: list[list[bytes | None]]) -> None:
+    known = Suspicions()
+    for values in slices:
+        array = pa.array(values, pa.binary())
+        batch, bad = parse_values(array, SCHEMA, known)
+        expected, expected_bad = parse_values(array, SCHEMA)
+        assert batch.equals(expected)
+        assert bad.keys() == expected_bad.keys()
 
 
 def test_inference_passes_bad_values_over_where_they_are_kept() -> None:
