@@ -34,8 +34,19 @@ def free_port() -> int:
 class Server:
     """One server: a process, its folder, its port. Stopped and started again it is the same server."""
 
-    def __init__(self, folder: Path, quorum: Sequence[str] = (), number: int = 0) -> None:
-        """`quorum` are the lines of zoo.cfg that name an ensemble's servers, `number` this one's among them."""
+    def __init__(
+        self,
+        folder: Path,
+        quorum: Sequence[str] = (),
+        number: int = 0,
+        *,
+        options: Sequence[str] = (),
+        classes: str = "",
+    ) -> None:
+        """`quorum` are further lines of zoo.cfg, as those that name an ensemble's servers, `number` this one's among
+        them; `options` are Java's, `classes` another class path than Debian's."""
+        self._options = options
+        self._classes = classes or _CLASS_PATH
         self._folder = folder
         self.port = free_port()
         folder.mkdir(parents=True, exist_ok=True)
@@ -62,7 +73,14 @@ class Server:
         if self._process is None:
             with (self._folder / "server.log").open("ab") as output:
                 self._process = subprocess.Popen(
-                    [*JAVA, _CLASS_PATH, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self._settings)],
+                    [
+                        *JAVA[:-1],
+                        *self._options,
+                        "-cp",
+                        self._classes,
+                        "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+                        str(self._settings),
+                    ],
                     stdout=output,
                     stderr=output,
                 )

@@ -13,7 +13,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -23,6 +23,7 @@ from tidelog.cli.output import print_json
 from tidelog.ports.real import SystemDisk
 from tidelog.store.export_file import Export, ExportUnreadable, decode, encode
 from tidelog.store.moving import moved_elsewhere, parse_servers
+from tidelog.store.security import OPEN, StoreSecurity, security_of
 from tidelog.store.sqlite import FILE_NAME
 from tidelog.store.transfer import (
     CONNECTION_TIMEOUT_MS,
@@ -193,7 +194,7 @@ def status(
 # Moving.
 
 
-async def _move_served(store: str, to: str, rights: _Rights, replace: bool) -> Moved | None:
+async def _move_served(store: str, to: str, rights: StoreSecurity, replace: bool) -> Moved | None:
     """Moves a store that is served; None where it had moved to that place already."""
     if _servers(store).root:
         raise WrongUsage(f"a store moves as a whole, and so its cluster: --store {store.partition('/')[0]}")
@@ -220,7 +221,7 @@ async def _move_served(store: str, to: str, rights: _Rights, replace: bool) -> M
                 "stop it, and move the store's directory (--data)"
             ]
         )
-    async with _session(to, rights) as new, _session(store, _Rights()) as former:
+    async with _session(to, rights) as new, _session(store, OPEN) as former:
         moved: Moved | None = None
         try:
             moved = await move(former, new, store, to, replace=replace)
@@ -247,7 +248,7 @@ async def _await_relay(store: str, to: str) -> None:
         await asyncio.sleep(LOOK_INTERVAL_S)
 
 
-async def _move_directory(data: Path, store: str | None, to: str, rights: _Rights, replace: bool) -> Moved | None:
+async def _move_directory(data: Path, store: str | None, to: str, rights: StoreSecurity, replace: bool) -> Moved | None:
     if store is not None:
         raise WrongUsage("--store is for a store that runs, --data for one that does not: one of them")
     async with _embedded(data, create=False) as embedded, _session(to, rights) as new:
@@ -268,16 +269,10 @@ async def _move_directory(data: Path, store: str | None, to: str, rights: _Right
 # Stores.
 
 
-class _Rights(NamedTuple):
-    """How an ensemble knows us, and who may write what we make."""
-
-    digest: str | None = None
-    owned: bool = False
-
-
-def _rights(properties: Path | None) -> _Rights:
+def _rights(properties: Path | None) -> StoreSecurity:
+    """How an ensemble knows us, and who may write what we make: as brokers have it in that file."""
     if properties is None:
-        return _Rights()
+        return OPEN
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.config.properties import ConfigError
 
@@ -285,7 +280,7 @@ def _rights(properties: Path | None) -> _Rights:
         config = BrokerConfig.from_text(properties.read_text(encoding="utf-8"), str(properties), {})
     except ConfigError as error:
         raise Refused(str(error).splitlines()) from error
-    return _Rights(config.zookeeper_digest, config.zookeeper_set_acl)
+    return security_of(config)
 
 
 class _Said:
@@ -343,7 +338,7 @@ def _servers(connect: str) -> Any:
 
 @contextlib.asynccontextmanager
 async def _opened(
-    store: str | None, data: Path | None, rights: _Rights, *, create: bool = False
+    store: str | None, data: Path | None, rights: StoreSecurity, *, create: bool = False
 ) -> AsyncIterator[tuple[StoreClient, str]]:
     """A session with the store that the options name, and its name."""
     if (store is None) == (data is None):
@@ -363,7 +358,7 @@ async def _opened(
 
 
 @contextlib.asynccontextmanager
-async def _session(connect: str, rights: _Rights) -> AsyncIterator[StoreClient]:
+async def _session(connect: str, rights: StoreSecurity) -> AsyncIterator[StoreClient]:
     from tidelog.store.zookeeper import ZooKeeperStore
 
     _servers(connect)
@@ -371,8 +366,7 @@ async def _session(connect: str, rights: _Rights) -> AsyncIterator[StoreClient]:
         connect,
         session_timeout_ms=SESSION_TIMEOUT_MS,
         connection_timeout_ms=CONNECTION_TIMEOUT_MS,
-        digest=rights.digest,
-        owned=rights.owned,
+        security=rights,
     )
     try:
         yield client

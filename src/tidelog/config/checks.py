@@ -10,6 +10,7 @@ from tidelog.config.listener_security import check_listeners, parse_super_users
 from tidelog.config.listeners import Listener, parse_listeners, parse_protocol_map
 from tidelog.config.metrics_listener import parse_metrics_listener
 from tidelog.config.setting import Value
+from tidelog.config.zookeeper_security import check_zookeeper_security
 
 _STORE_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]/\s]+)(:[0-9]{1,5})?")
 
@@ -60,15 +61,7 @@ def _check_metadata(values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
             "zookeeper.connect",
             "zookeeper.connect names the cluster's metadata store, and process.roles says that it has none: remove one",
         )
-    digest = cast("str | None", values["zookeeper.digest"])
-    if digest is not None and not all(digest.partition(":")):
-        yield "zookeeper.digest", "zookeeper.digest must be user:password"
-    if values["zookeeper.set.acl"] and not (digest and connect):
-        yield (
-            "zookeeper.set.acl",
-            "zookeeper.set.acl=true gives what brokers create to their credentials: set zookeeper.digest=user:password "
-            "(a JAAS file is not read), the same for all brokers, and zookeeper.connect",
-        )
+    yield from check_zookeeper_security(values)
     hosts = connect.partition("/")[0].split(",") if connect else ()
     for host in hosts:
         if not _STORE_HOST.fullmatch(host.strip()):

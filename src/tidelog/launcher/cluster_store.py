@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.config.broker_config import BrokerConfig
 from tidelog.launcher.ensemble import Ensemble
 from tidelog.launcher.metadata_store import ClusterStore, MetadataStore
+from tidelog.store.security import security_of
 
 if TYPE_CHECKING:
     from tidelog.launcher.plan import Plan
@@ -20,7 +22,8 @@ def cluster_store(
 ) -> ClusterStore:
     """The store of a plan; nothing is touched yet. `beside_brokers`: in their process, whose descriptors it shares."""
     if plan.zookeeper is not None:
-        return Ensemble(plan.zookeeper)
+        config = BrokerConfig.from_mapping(plan.settings_of(plan.ids[0], plan.ports[0]))
+        return Ensemble(plan.zookeeper, security_of(config))
     return MetadataStore(
         plan.store_folder, clock=clock, random=random, disk=disk, network=network, beside_brokers=beside_brokers
     )

@@ -12,12 +12,14 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from tidelog.store.errors import StoreError
+from tidelog.store.security import OPEN, security_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.store.client import SessionKey, StoreClient
+    from tidelog.store.security import StoreSecurity
 
 logger: Final = logging.getLogger(__name__)
 
@@ -36,8 +38,7 @@ async def join(
         address,
         session_timeout_ms=config.zookeeper_session_timeout_ms,
         connection_timeout_ms=config.zookeeper_connection_timeout_ms,
-        digest=config.zookeeper_digest,
-        owned=config.zookeeper_set_acl,
+        security=security_of(config),
     )
     if on_session is not None:
         on_session(store.key)
@@ -47,8 +48,10 @@ async def join(
 class Ensemble:
     """A `ClusterStore`: the ensemble at `address`, host:port, ... with an optional chroot."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, security: StoreSecurity = OPEN) -> None:
+        """`security` is what the sessions of dead brokers are ended with; those of brokers have their own."""
         self.address = address
+        self._security = security
 
     def open(self) -> None:
         """There is nothing to open."""
@@ -71,7 +74,7 @@ class Ensemble:
         from tidelog.store.zookeeper import end_session
 
         try:
-            await end_session(self.address, key, END_SESSION_MS_MAX)
+            await end_session(self.address, key, END_SESSION_MS_MAX, self._security)
         except StoreError as error:
             logger.warning(
                 "the session of broker %d, which has ended, is left to its timeout: others lead what it led only then "

@@ -92,11 +92,15 @@ def server_context(
 
 
 def client_context(
-    material: TlsMaterial, *, check_host: bool, versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    material: TlsMaterial,
+    *,
+    check_host: bool,
+    versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3"),
+    ciphers: tuple[str, ...] = (),
 ) -> ssl.SSLContext:
     """What a client connects with: certificates are always verified, host names unless `check_host` is false."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    _restrict(context, versions, ())
+    _restrict(context, versions, ciphers)
     context.check_hostname = check_host
     if material.trusted is None:
         context.load_default_certs()

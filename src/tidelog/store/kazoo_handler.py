@@ -27,6 +27,7 @@ import contextlib
 import os
 import select
 import socket
+import ssl
 import threading
 import time
 from collections import deque
@@ -37,6 +38,8 @@ from typing import Any, Final
 from kazoo.exceptions import ConnectionDropped, SessionExpiredError
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import Callback
+
+from tidelog.ports.tls import InvalidTls
 
 READ_SIZE: Final = 1 << 16
 """Bytes asked of the socket at once."""
@@ -72,6 +75,10 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
         """When the event loop was last seen to turn."""
         self.before_send: Callable[[], None] = lambda: None
         """Called on the connection's thread whenever it is about to take a request from its queue."""
+        self.tls: Callable[[], ssl.SSLContext] | None = None
+        """What each connection is encrypted with; None: none is."""
+        self.tls_problem = ""
+        """Why the last connection could not be encrypted."""
         self.over = False
         """No connection is to be made any more: the session was ended, or is known to have ended."""
 
@@ -126,7 +133,19 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
             raise SessionExpiredError
         # An address that swallows everything must leave time for the others, while the session lives.
         kwargs["timeout"] = min(kwargs["timeout"] / self.hosts, self._connect_timeout_s)
-        return Wire(super().create_connection(*args, **kwargs), self)
+        plain: socket.socket = super().create_connection(*args, **kwargs)
+        return Wire(plain if self.tls is None else self._encrypted(plain, self.tls, kwargs["hostname"]), self)
+
+    def _encrypted(self, plain: socket.socket, tls: Callable[[], ssl.SSLContext], host: str) -> ssl.SSLSocket:
+        """Shakes hands, in the time that there is to connect. OSError."""
+        try:
+            encrypted = tls().wrap_socket(plain, server_hostname=host)
+        except (InvalidTls, OSError) as error:
+            plain.close()
+            self.tls_problem = str(error)
+            raise ConnectionAbortedError(str(error)) from error
+        self.tls_problem = ""
+        return encrypted
 
     def select(
         self,
@@ -216,6 +235,7 @@ class Wire:
 
     def __init__(self, sock: socket.socket, handler: LoopHandler) -> None:
         self._socket = sock
+        self._tls = sock if isinstance(sock, ssl.SSLSocket) else None
         self._handler = handler
         self._input = b""
         self._position = 0
@@ -239,8 +259,9 @@ class Wire:
         self._socket.close()
 
     def pending(self) -> int:
-        """Bytes that can be had without asking the socket; kazoo knows this from TLS."""
-        return len(self._input) - self._position
+        """Bytes that can be had without waiting for the socket; kazoo knows this from TLS."""
+        rest = len(self._input) - self._position
+        return rest if rest or self._tls is None else self._tls.pending()
 
     def has_input(self) -> bool:
         """Whether something can be had at once: after a pause of this process, its silence was not the server's."""
@@ -249,8 +270,15 @@ class Wire:
         return bool(self.pending() or poll.poll(0))
 
     def recv(self, size: int) -> bytes:
-        if not self.pending():
-            self._input = self._socket.recv(READ_SIZE)
+        if self._position == len(self._input):
+            try:
+                self._input = self._socket.recv(READ_SIZE)
+            except ssl.SSLWantReadError:
+                raise
+            except ssl.SSLError as error:
+                # In TLS 1.3 a server's refusal of a certificate comes now.
+                self._handler.tls_problem = str(error)
+                raise
             self._position = 0
             self.heard_at = time.monotonic()
             if not self.greeted and len(self._input) >= _CONNECTED.size:
@@ -271,7 +299,7 @@ class Wire:
     def flush(self) -> None:
         """Writes as much as the socket takes. OSError."""
         if self._output:
-            with contextlib.suppress(BlockingIOError):
+            with contextlib.suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 del self._output[: self._socket.send(self._output)]
 
     def wait_writable(self, timeout: float | None) -> list[Wire]:

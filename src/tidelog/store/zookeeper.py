@@ -45,6 +45,7 @@ from kazoo.protocol.states import WatchedEvent
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, Id
 
+from tidelog.config.zookeeper_security import SaslUser
 from tidelog.metadata.operations import ANY_VERSION, Create, Operation
 from tidelog.store import errors, jute
 from tidelog.store.access import access_list
@@ -68,8 +69,10 @@ from tidelog.store.errors import (
     StoreError,
 )
 from tidelog.store.kazoo_handler import LoopHandler
+from tidelog.store.kazoo_login import log_in
 from tidelog.store.kazoo_requests import CHILD_WATCH, DATA_WATCH, ArmedWatch, Multi, Outcome, SetWatches
 from tidelog.store.reachability import what_is_there
+from tidelog.store.security import OPEN, StoreSecurity
 
 logger: Final = logging.getLogger(__name__)
 
@@ -122,6 +125,8 @@ class ZooKeeperStore:
         self._ended = asyncio.Event()
         self._beat: asyncio.TimerHandle | None = None
         self._stopping = False
+        self._refused = ""
+        """Why the server did not let this client in, where it did not."""
 
     @classmethod
     async def connect(
@@ -130,13 +135,11 @@ class ZooKeeperStore:
         *,
         session_timeout_ms: int,
         connection_timeout_ms: int,
-        digest: str | None = None,
-        owned: bool = False,
+        security: StoreSecurity = OPEN,
         key: SessionKey | None = None,
     ) -> ZooKeeperStore:
         """Opens a session. `hosts` as in zookeeper.connect: host:port, ..., and a chroot, made where it is missing.
 
-        `digest` are the session's credentials, user:password; `owned`: what it creates is writable with these alone.
         `key` is that of a session to go on with; where it has ended, another one is opened.
 
         ConnectionLoss when no server answers in time, AuthFailed and NoAuth, ValueError when `hosts` cannot be read.
@@ -157,10 +160,13 @@ class ZooKeeperStore:
             ),
             logger=kazoo_logger,
             client_id=key,
-            auth_data=None if digest is None else [("digest", digest)],
+            auth_data=None if security.digest is None else [("digest", security.digest)],
         )
         handler.hosts = len(client.hosts)
-        store = cls(client, handler, owned=owned)
+        handler.tls = security.tls
+        store = cls(client, handler, owned=security.owned)
+        if security.sasl is not None:
+            store._log_in_with(security.sasl)
         client.add_listener(store._changed)
         handler.before_send = store._drop_what_builds_on_lost_requests
         store._keep_turning()
@@ -171,10 +177,12 @@ class ZooKeeperStore:
                 await store._make_root()
         except TimeoutError:
             await store.close()
+            found = (
+                f"TLS: {handler.tls_problem}" if handler.tls_problem else await what_is_there(collect_hosts(hosts)[0])
+            )
             raise ConnectionLoss(
                 message=f"no metadata store answers at {hosts} within {connection_timeout_ms} ms "
-                f"({await what_is_there(collect_hosts(hosts)[0])}); see whether it runs, and zookeeper.connect and "
-                "zookeeper.connection.timeout.ms"
+                f"({found}); see whether it runs, and zookeeper.connect and zookeeper.connection.timeout.ms"
             ) from None
         except BaseException:
             await store.close()
@@ -273,6 +281,8 @@ class ZooKeeperStore:
     def _refusal(self) -> StoreError | None:
         """Why nothing can be asked any more."""
         match self._state:
+            case SessionState.EXPIRED if self._refused:
+                return AuthFailed(message=f"login to the metadata store failed: {self._refused}")
             case SessionState.EXPIRED:
                 return SessionExpired()
             case SessionState.CLOSED:
@@ -393,6 +403,16 @@ class ZooKeeperStore:
 
     # The session.
 
+    def _log_in_with(self, user: SaslUser) -> None:
+        """Has kazoo log in on each new connection, before anything else is asked."""
+
+        def refused(reason: str) -> None:
+            self._refused = reason
+
+        connection = self._client._connection
+        connection.sasl_options = {}
+        connection._authenticate_with_sasl = lambda host, timeout_s: log_in(connection, user, refused, timeout_s)
+
     def _changed(self, state: str) -> None:
         """On the connection's thread: kazoo's state."""
         if state == KazooState.CONNECTED:
@@ -484,12 +504,12 @@ class ZooKeeperStore:
             self._root = root
 
 
-async def end_session(hosts: str, key: SessionKey, timeout_ms: int) -> None:
+async def end_session(hosts: str, key: SessionKey, timeout_ms: int, security: StoreSecurity = OPEN) -> None:
     """Ends a session, and with it its ephemeral nodes; harmless if it has ended already. ConnectionLoss."""
     # Without the chroot, which would be made anew where it is missing.
     addresses = hosts.partition("/")[0]
     store = await ZooKeeperStore.connect(
-        addresses, session_timeout_ms=timeout_ms, connection_timeout_ms=timeout_ms, key=key
+        addresses, session_timeout_ms=timeout_ms, connection_timeout_ms=timeout_ms, security=security, key=key
     )
     await store.close()
 

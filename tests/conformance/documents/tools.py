@@ -31,6 +31,7 @@ _OLD: Final = {
     "kafka-console-producer": "kafka.tools.ConsoleProducer",
     "kafka-console-consumer": "kafka.tools.ConsoleConsumer",
     "kafka-dump-log": "kafka.tools.DumpLogSegments",
+    "kafka-acls": "kafka.admin.AclCommand",
 }
 _NEW: Final = {
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",

@@ -13,9 +13,10 @@ PAGE = (Path(__file__).parents[3] / "docs/security.md").read_text()
 
 def test_the_pages_settings_are_taken() -> None:
     """The broker's as they stand, without a warning; the clients' but for their files."""
-    broker, admin, client, worker, issuer, bearer = re.findall(r"```properties\n(.*?)```", PAGE, re.DOTALL)
+    broker, admin, client, zookeeper, worker, issuer, bearer = re.findall(r"```properties\n(.*?)```", PAGE, re.DOTALL)
     config = BrokerConfig.from_text(broker)
     assert config.warnings() == []
+    assert BrokerConfig.from_text(zookeeper).warnings() == []
     assert config.inter_broker_listener_name == "BROKERS"
     assert config.of_listener("BROKERS", "ssl.client.auth") == "required"
     assert config.of_listener("SASL_SSL", "ssl.client.auth") == "none"

@@ -15,6 +15,7 @@ from tests.waiting import eventually
 from tidelog.store.client import SessionState
 from tidelog.store.embedded import EmbeddedStore
 from tidelog.store.errors import ConnectionLoss, InvalidAcl, SessionExpired
+from tidelog.store.security import StoreSecurity
 from tidelog.store.tree import SessionRecord
 from tidelog.store.zookeeper import ZooKeeperStore
 
@@ -107,8 +108,7 @@ def test_owned_nodes_need_an_ensemble(served: Served) -> None:
                 f"{served.hosts}/owned",
                 session_timeout_ms=4000,
                 connection_timeout_ms=4000,
-                digest="me:secret",
-                owned=True,
+                security=StoreSecurity(digest="me:secret", owned=True),
             )
 
     run(scenario)

@@ -92,33 +92,41 @@ zookeeper.session.timeout.ms | int | 18000 | | high |
     How long the store keeps a broker's session without a sign of life: after that, others lead what it led.
 zookeeper.max.in.flight.requests | int | 10 | [1,...] | high; accepted | Requests to ZooKeeper that may be unanswered.
 zookeeper.set.acl | boolean | false | | high |
-    Whether what brokers create in ZooKeeper can be written with their credentials alone (zookeeper.digest) and, but
-    for nodes with passwords, read by all. Nodes that are there already stay as they are.
+    Whether what brokers create in ZooKeeper can be written with their credentials alone (zookeeper.digest or
+    zookeeper.sasl.jaas.config) and, but for nodes with passwords, read by all. Nodes that are there already stay as
+    they are.
 zookeeper.digest | password | null | | high |
     tidelog's own: `user:password`, the brokers' credentials with ZooKeeper, by its digest scheme; the same for all
     brokers of a cluster. Kafka takes its own from a JAAS file, which tidelog doesn't read.
+zookeeper.sasl.jaas.config | password | null | | high |
+    tidelog's own: what Kafka's JAAS file says of its Client, for a login by SASL DIGEST-MD5
+    (org.apache.zookeeper.server.auth.DigestLoginModule required username="..." password="...";).
 zookeeper.metadata.migration.enable | boolean | false | | high; refused: tidelog's metadata cannot be migrated to
     KRaft: remove it |
     Whether KRaft controllers take over this cluster's metadata.
 zookeeper.metadata.migration.min.batch.size | int | 200 | [1,...] | accepted | Size of a batch of that migration.
 zookeeper.sync.time.ms | int | 2000 | | low; accepted | A name of the releases before 2.x, without effect since.
 zookeeper.clientCnxnSocket | string | null | | accepted | Java class of ZooKeeper's sockets, for TLS to it.
-zookeeper.ssl.client.enable | boolean | false | | refused: the connection to the metadata store is not encrypted yet:
-    remove it |
-    TLS to ZooKeeper.
-zookeeper.ssl.cipher.suites | list | null | | low; accepted | TLS to ZooKeeper: cipher suites.
-zookeeper.ssl.crl.enable | boolean | false | | low; accepted | TLS to ZooKeeper: certificate revocation lists.
-zookeeper.ssl.enabled.protocols | list | null | | low; accepted | TLS to ZooKeeper: protocols.
-zookeeper.ssl.endpoint.identification.algorithm | string | HTTPS | | low; accepted |
-    TLS to ZooKeeper: whether host names are checked.
-zookeeper.ssl.keystore.location | string | null | | accepted | TLS to ZooKeeper: key store.
-zookeeper.ssl.keystore.password | password | null | | accepted | TLS to ZooKeeper: the key store's password.
-zookeeper.ssl.keystore.type | string | null | | accepted | TLS to ZooKeeper: the key store's format.
-zookeeper.ssl.ocsp.enable | boolean | false | | low; accepted | TLS to ZooKeeper: OCSP.
-zookeeper.ssl.protocol | string | TLSv1.2 | | low; accepted | TLS to ZooKeeper: protocol.
-zookeeper.ssl.truststore.location | string | null | | accepted | TLS to ZooKeeper: trust store.
+zookeeper.ssl.client.enable | boolean | false | | | Whether the connection to ZooKeeper is encrypted by TLS.
+zookeeper.ssl.cipher.suites | list | null | | low |
+    TLS to ZooKeeper: cipher suites by OpenSSL's names; null: the library's.
+zookeeper.ssl.crl.enable | boolean | false | | low | TLS to ZooKeeper: revocation lists; true stops the start.
+zookeeper.ssl.enabled.protocols | list | null | | low |
+    TLS to ZooKeeper: protocol versions; null: zookeeper.ssl.protocol.
+zookeeper.ssl.endpoint.identification.algorithm | string | HTTPS | | low |
+    TLS to ZooKeeper: whether a server's name is checked against its certificate; empty: it is not.
+zookeeper.ssl.keystore.location | string | null | | |
+    TLS to ZooKeeper: a PEM file with private key and certificate chain, where servers want a certificate.
+zookeeper.ssl.keystore.password | password | null | | | TLS to ZooKeeper: the private key's password.
+zookeeper.ssl.keystore.type | string | null | | |
+    TLS to ZooKeeper: the key store's format, PEM; null: as the file's name ends.
+zookeeper.ssl.ocsp.enable | boolean | false | | low | TLS to ZooKeeper: OCSP; true stops the start.
+zookeeper.ssl.protocol | string | TLSv1.2 | | low | TLS to ZooKeeper: the protocol version.
+zookeeper.ssl.truststore.location | string | null | | |
+    TLS to ZooKeeper: a PEM file with the certificates that are trusted; null: the system's.
 zookeeper.ssl.truststore.password | password | null | | accepted | TLS to ZooKeeper: the trust store's password.
-zookeeper.ssl.truststore.type | string | null | | accepted | TLS to ZooKeeper: the trust store's format.
+zookeeper.ssl.truststore.type | string | null | | |
+    TLS to ZooKeeper: the trust store's format, PEM; null: as the file's name ends.
 auto.create.topics.enable | boolean | true | | high |
     Whether asking for the metadata of an unknown topic creates it, when the client allows it.
 delete.topic.enable | boolean | true | | high | Whether topics can be deleted.

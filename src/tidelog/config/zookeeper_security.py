@@ -1,0 +1,93 @@
+"""How brokers secure their sessions with ZooKeeper: Kafka's settings `zookeeper.ssl.*`, and two of tidelog's own.
+
+    zookeeper.digest             user:password for ZooKeeper's scheme digest
+    zookeeper.sasl.jaas.config   user and password for SASL DIGEST-MD5, as in Kafka's JAAS file (section Client)
+
+What asks for something that is not there is a problem that stops the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from tidelog.config import jaas
+
+if TYPE_CHECKING:
+    from tidelog.config.setting import Value
+
+DIGEST_MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
+TLS: Final = "zookeeper.ssl.client.enable"
+SASL: Final = "zookeeper.sasl.jaas.config"
+_PEM: Final = "PEM"
+_CONVERT: Final = (
+    "keytool -importkeystore -srckeystore STORE -destkeystore STORE.p12 -deststoretype PKCS12; "
+    "openssl pkcs12 -in STORE.p12 -out STORE.pem -nodes"
+)
+
+
+class SaslUser(NamedTuple):
+    """What brokers log in to ZooKeeper with."""
+
+    user: str
+    password: str
+
+    def __repr__(self) -> str:
+        return f"SaslUser(user={self.user!r})"
+
+
+def sasl_user(text: str | None) -> SaslUser | None:
+    """What `zookeeper.sasl.jaas.config` says; None where it is not set. ValueError, which shows nothing of it."""
+    if text is None:
+        return None
+    module = jaas.parse(text)
+    if module.name != DIGEST_MODULE:
+        raise ValueError(f"it names {module.name}, and {DIGEST_MODULE} is the only one that is known")
+    user, password = module.options.get("username"), module.options.get("password")
+    if not (user and password):
+        raise ValueError("it has no username or no password")
+    return SaslUser(user, password)
+
+
+def check_zookeeper_security(values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
+    """Yields (setting to blame, what is wrong and what to do)."""
+    digest = cast("str | None", values["zookeeper.digest"])
+    if digest is not None and not all(digest.partition(":")):
+        yield "zookeeper.digest", "zookeeper.digest must be user:password"
+    sasl = cast("str | None", values[SASL])
+    try:
+        sasl_user(sasl)
+    except ValueError as error:
+        yield SASL, f'{SASL} cannot be used: {error}; write {DIGEST_MODULE} required username="..." password="...";'
+    if values["zookeeper.set.acl"] and not ((digest or sasl) and values["zookeeper.connect"]):
+        yield (
+            "zookeeper.set.acl",
+            "zookeeper.set.acl=true gives what brokers create to their credentials: set zookeeper.digest=user:password "
+            f"or {SASL} (a JAAS file is not read), the same for all brokers, and zookeeper.connect",
+        )
+    if values[TLS]:
+        yield from _check_tls(values)
+
+
+def _check_tls(values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
+    for name, type_name in (
+        ("zookeeper.ssl.keystore.location", "zookeeper.ssl.keystore.type"),
+        ("zookeeper.ssl.truststore.location", "zookeeper.ssl.truststore.type"),
+    ):
+        location = cast("str | None", values[name])
+        if location is not None and _store_type(location, values[type_name]) != _PEM:
+            yield (
+                name,
+                f"{name} is no PEM file, and other key stores are not read: convert it ({_CONVERT}) and set "
+                f"{type_name}=PEM",
+            )
+    for name in ("zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable"):
+        if values[name]:
+            yield name, f"{name}=true: whether a certificate is revoked is not looked up here: remove it"
+
+
+def _store_type(location: str, named: Value) -> str:
+    """The format of a key store: as it is named, or as ZooKeeper's clients guess it from the file's name."""
+    if named:
+        return str(named).upper()
+    return _PEM if location.endswith(".pem") else "JKS"
