@@ -59,7 +59,7 @@ SOFTWARE: Final = (
 
 SKIPPED: Final = {
     "Debezium on PostgreSQL": "a PostgreSQL server with logical decoding is needed",
-    "PyFlink's Kafka connector": "half a gigabyte of Flink, whose Python package needs an older Python and pyarrow",
+    "PyFlink's Kafka connector": "Flink with its Python package takes hundreds of megabytes",
     "rsyslog (omkafka), syslog-ng (kafka-c)": "packages of a distribution with services of their own",
 }
 """Not run by `make ecosystem`, and why."""
