@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-BUILD_INPUTS := pyproject.toml setup.py src/tidelog/records/_kernel.pyx src/tidelog/records/_compaction.pyx src/tidelog/records/_record.pxd
+BUILD_INPUTS := pyproject.toml setup.py src/tidelog/records/_kernel.pyx src/tidelog/records/_compaction.pyx src/tidelog/records/_record.pxd src/tidelog/records/_crc32c.pxd src/tidelog/storage/_append.pyx
 
 # pip keeps to itself what a build says.
 SAY_ABSENT = $(BIN)/python -c 'from tidelog.records import implementation as i; i.ABSENT and print(f"The compiled kernels were not built; \
@@ -98,8 +98,8 @@ conformance: venv ## Kafka's own tools and clients, Go's, Node's, kcat, and Apac
 ecosystem: venv ## Software that others have written for Kafka, pinned, each in an environment of its own; NAMES='faust celery' chooses.
 	@python -m tests.ecosystem $(NAMES)
 
-bench: venv ## Speed and memory beside the C sink, Apache Kafka and the official Spark connector.
-	@bench/run
+bench: venv ## Speed and memory beside the C sink, Apache Kafka and the official Spark connector; PART=small: produce requests of 100 B alone.
+	@bench/run $(PART)
 
 endure: venv ## Three brokers under plain load; memory, descriptors, latency must stay flat; MINUTES=n (60), ARGS='--plot FILE'.
 	@python -m bench.endure --minutes $(or $(MINUTES),60) $(ARGS)
@@ -117,4 +117,4 @@ dist-check: dist ## Install both in fresh environments, with and without a C com
 	@python -m tests.installation
 
 clean: ## Remove what was built; keeps .venv.
-	@rm -rf build dist src/*.egg-info src/tidelog/records/_kernel.c src/tidelog/records/_compaction.c src/tidelog/records/*.so $(VENV)/.demo $(VENV)/.dev
+	@rm -rf build dist src/*.egg-info src/tidelog/records/_kernel.c src/tidelog/records/_compaction.c src/tidelog/storage/_append.c src/tidelog/records/*.so src/tidelog/storage/*.so $(VENV)/.demo $(VENV)/.dev

@@ -1,8 +1,8 @@
 """Builds the compiled kernels where that is possible; everything else is declared in pyproject.toml.
 
 They need a C compiler and Python's headers. Where either is missing nothing is built, and the wheel is one of plain
-Python (`py3-none-any`): the twins `records/_pure.py` and `records/_pure_compaction.py` do the same, slower, and a
-broker says so when it starts.
+Python (`py3-none-any`): the twins `records/_pure.py` and `records/_pure_compaction.py` do the same, slower, and
+`storage/log.py` appends without `storage/_append.pyx`; a broker says so when it starts.
 """
 
 import sys
@@ -46,12 +46,12 @@ def kernels() -> list[Extension]:
 
     extensions = [
         Extension(
-            f"tidelog.records.{name}",
-            [f"src/tidelog/records/{name}.pyx"],
+            f"tidelog.{name}".replace("/", "."),
+            [f"src/tidelog/{name}.pyx"],
             extra_compile_args=["-O3"],
             optional=True,  # A compiler that builds the probe but not this leaves it out, too.
         )
-        for name in ("_kernel", "_compaction")
+        for name in ("records/_kernel", "records/_compaction", "storage/_append")
     ]
     return cythonize(extensions, language_level=3)
 

@@ -104,6 +104,11 @@ def live(mutant: Mutant, seeds: int, seconds: float) -> tuple[int, str]:
     sys.meta_path.insert(0, _Finder(mutant))
     import logging
 
+    from tidelog.storage import ordinary
+
+    # Mutants are changes of Python source, which nothing compiled may stand in for.
+    ordinary.append_ordinary = None
+
     from sim.run import RunFailedError, run
 
     logging.disable(logging.WARNING)

@@ -18,7 +18,7 @@ All of this happens in one thread, which owns the log. What may be asked beside 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import LeaderEpoch, Offset, TopicId
@@ -38,8 +38,10 @@ from tidelog.storage.durable_log import DurableLog
 from tidelog.storage.log_config import LONG_MAX, LogConfig
 from tidelog.storage.log_reader import ReadResult
 from tidelog.storage.offset_index import RELATIVE_OFFSET_MAX
+from tidelog.storage.ordinary import append_ordinary
 from tidelog.storage.producer_recovery import take_snapshot_soon, write_pending
 from tidelog.storage.producer_state import AppendOrigin, ProducerUpdate
+from tidelog.storage.readable_log import POSITIONS_KEPT
 from tidelog.storage.retention import discard, expired_count
 from tidelog.storage.segment import Segment
 from tidelog.storage.tasks import SimpleTask
@@ -56,14 +58,11 @@ __all__ = ["AppendInfo", "AppendOrigin", "Log", "ReadResult"]
 
 logger = logging.getLogger(__name__)
 
-_POSITIONS_KEPT: Final = 8
-"""Places of recent batches remembered, so that readers at the end of the log need no index."""
-
 
 class Log(DurableLog):
     """One partition's log. Create and load it through `LogManager`."""
 
-    __slots__ = ("_announced_start", "_jitter_ms", "damage")
+    __slots__ = ("_announced_start", "_jitter_ms", "append_rules", "damage")
 
     def __init__(
         self,
@@ -80,6 +79,8 @@ class Log(DurableLog):
         self.damage: ReplicaDamage | None = None
         """What recovery found lost, as long as the replica is not whole again."""
         self._jitter_ms = self._draw_jitter()
+        self.append_rules: object = None
+        """What the compiled append has drawn from the settings; None before the first."""
 
     def loaded(self, log_end_offset: int, flushed_offset: int, epochs_file: bytes | None) -> None:
         """The loader has found where the log ends, up to where it is known to be durable, and an epoch checkpoint."""
@@ -132,6 +133,10 @@ class Log(DurableLog):
         """
         self.folder.check_online()
         buffer = writable(data)
+        if append_ordinary is not None and origin is AppendOrigin.CLIENT and guard is None:
+            info = append_ordinary(self, buffer, 0, len(buffer), leader_epoch, now_ms)
+            if info is not None:
+                return info
         config = self.config
         batches = client_batches(buffer, self.topic_partition, config, now_ms=now_ms, origin=origin)
         if origin is AppendOrigin.CLIENT and self.producers.entries:
@@ -288,7 +293,7 @@ class Log(DurableLog):
         positions = self._positions
         if positions is None:
             positions = self._positions = {}
-        elif len(positions) >= _POSITIONS_KEPT:
+        elif len(positions) >= POSITIONS_KEPT:
             del positions[next(iter(positions))]
         positions[offset] = position
 

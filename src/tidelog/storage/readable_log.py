@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from tidelog.storage.segment import Segment
     from tidelog.storage.transaction_index import AbortedTransaction
 
+POSITIONS_KEPT: Final = 8
+"""Places of recent batches remembered, so that readers at the end of the log need no index."""
 _NO_POSITIONS: Final[dict[int, int]] = {}
 
 

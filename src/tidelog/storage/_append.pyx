@@ -1,0 +1,411 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""The append of one ordinary batch, in C: from a producer's bytes to the log's file, and what the log notes of it.
+
+It does what `Log.append` does for the batch that nearly all producers send: one batch, good in all respects, without a
+transaction, to a log whose settings ask for nothing special, that neither rolls nor hears of a new producer or epoch.
+Of anything else it gives None, with nothing changed, and `Log.append` goes on in Python, which knows all cases and all
+words of errors. Files are written through the `File` that the disk has given, so a simulated disk is as good as any.
+
+`tests/property/test_ordinary_append.py` holds both to the same files, state and answers.
+"""
+
+from cpython.buffer cimport PyBUF_WRITABLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
+from cpython.dict cimport PyDict_DelItem, PyDict_Next, PyDict_Size
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport getenv
+
+from tidelog.records._crc32c cimport crc32c_of, crc32c_prepare
+from tidelog.records._record cimport Fields, read_record
+
+if getenv(b"TIDELOG_PURE") != NULL and getenv(b"TIDELOG_PURE")[0] == b"1":
+    raise ImportError("TIDELOG_PURE=1 is set")
+
+from tidelog.storage.append import AppendInfo
+from tidelog.storage.log_config import LONG_MAX
+from tidelog.storage.producer_entries import BATCHES_KEPT, ProducerBatch, ProducerEntry
+from tidelog.storage.readable_log import POSITIONS_KEPT
+
+cdef extern from "Python.h":
+    ctypedef struct PyTypeObject:
+        PyObject* (*tp_alloc)(PyTypeObject*, Py_ssize_t) except NULL
+    void Py_INCREF(object)
+    void Py_DECREF(object)
+    void PyTuple_SET_ITEM(object, Py_ssize_t, object)
+
+cdef enum:
+    HEADER_SIZE = 61
+    SIZE_PREFIX = 12
+    CRC_START = 21
+    CODECS = 4
+
+cdef Py_ssize_t positions_kept = POSITIONS_KEPT
+cdef Py_ssize_t batches_kept = BATCHES_KEPT
+cdef object append_info = AppendInfo
+cdef object producer_batch = ProducerBatch
+
+crc32c_prepare()
+
+
+cdef inline uint32_t read_uint32(const uint8_t* p) noexcept nogil:
+    return <uint32_t>p[0] << 24 | <uint32_t>p[1] << 16 | <uint32_t>p[2] << 8 | <uint32_t>p[3]
+
+
+cdef inline int32_t read_int32(const uint8_t* p) noexcept nogil:
+    return <int32_t>read_uint32(p)
+
+
+cdef inline int64_t read_int64(const uint8_t* p) noexcept nogil:
+    return <int64_t>(<uint64_t>read_uint32(p) << 32 | <uint64_t>read_uint32(p + 4))
+
+
+cdef inline int16_t read_int16(const uint8_t* p) noexcept nogil:
+    return <int16_t>(<uint16_t>p[0] << 8 | <uint16_t>p[1])
+
+
+cdef inline void write_uint32(uint8_t* p, uint32_t value) noexcept nogil:
+    p[0] = <uint8_t>(value >> 24)
+    p[1] = <uint8_t>(value >> 16)
+    p[2] = <uint8_t>(value >> 8)
+    p[3] = <uint8_t>value
+
+
+cdef inline void write_int64(uint8_t* p, int64_t value) noexcept nogil:
+    write_uint32(p, <uint32_t>(<uint64_t>value >> 32))
+    write_uint32(p + 4, <uint32_t><uint64_t>value)
+
+
+cdef class Rules:
+    """What a `LogConfig` asks of batches, as C numbers; `Log.append_rules` keeps it as long as the settings stay."""
+
+    cdef object config
+    cdef bint is_ordinary
+    cdef int64_t max_message_bytes
+    cdef int64_t segment_bytes
+    cdef int64_t index_interval_bytes
+    cdef int64_t roll_ms
+    cdef int64_t after_max_ms
+    """-1: no bound."""
+
+    def __init__(self, config):
+        self.config = config
+        self.max_message_bytes = config.max_message_bytes
+        self.segment_bytes = config.segment_bytes
+        self.index_interval_bytes = config.index_interval_bytes
+        self.roll_ms = config.roll_ms
+        self.after_max_ms = config.message_timestamp_after_max_ms
+        if config.message_timestamp_after_max_ms == LONG_MAX:
+            self.after_max_ms = -1
+        self.is_ordinary = (
+            config.compression_type is None
+            and not config.message_timestamp_type
+            and not config.compacted
+            and config.message_timestamp_before_max_ms == LONG_MAX
+            and config.flush_messages == LONG_MAX
+        )
+
+
+cdef struct Batch:
+    int16_t codec
+    int32_t last_offset_delta
+    int32_t records_count
+    int64_t max_timestamp
+    int64_t producer_id
+    int16_t producer_epoch
+    int32_t base_sequence
+
+
+cdef bint is_good(const uint8_t* p, Py_ssize_t size, Batch* batch) noexcept nogil:
+    """Whether `size` bytes are exactly one whole batch of a client, without a transaction, as `validate` wants it."""
+    cdef int16_t attributes
+    if size < HEADER_SIZE or p[16] != 2 or <int64_t>read_int32(p + 8) + SIZE_PREFIX != size or read_int64(p):
+        return False
+    attributes = read_int16(p + 21)
+    if attributes & ~7 or attributes > CODECS:
+        return False
+    batch.codec = attributes
+    batch.last_offset_delta = read_int32(p + 23)
+    batch.max_timestamp = read_int64(p + 35)
+    batch.producer_id = read_int64(p + 43)
+    batch.producer_epoch = read_int16(p + 51)
+    batch.base_sequence = read_int32(p + 53)
+    batch.records_count = read_int32(p + 57)
+    if batch.records_count < 1 or batch.last_offset_delta != batch.records_count - 1:
+        return False
+    if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
+        return False
+    return crc32c_of(p + CRC_START, size - CRC_START, False) == read_uint32(p + 17)
+
+
+cdef bint are_good_records(const uint8_t* p, Py_ssize_t size, Batch* batch, int64_t highest, bint is_bound) noexcept nogil:
+    """Whether the records are well-formed, in order, and none of them is later than `highest` where that `is_bound`."""
+    cdef const uint8_t* end = p + size
+    cdef Fields fields
+    cdef int64_t timestamp
+    cdef int64_t base_timestamp = read_int64(p + 27)
+    cdef int32_t index
+    if batch.codec:
+        # Not opened here, as in `validate`: the header speaks for what is inside.
+        return not is_bound or batch.max_timestamp <= highest
+    p += HEADER_SIZE
+    for index in range(batch.records_count):
+        if read_record(p, end, &fields) < 0 or fields.offset_delta != index:
+            return False
+        p = fields.end
+        timestamp = <int64_t>(<uint64_t>base_timestamp + <uint64_t>fields.timestamp_delta)
+        if is_bound and timestamp > highest:
+            return False
+    return p == end
+
+
+cdef bint is_full(index, int64_t reserve):
+    """Of an offset or time index; also where that takes more than a look."""
+    if index is None:
+        return True
+    tail = index._tail
+    if tail is None:
+        return True
+    return <int64_t>tail.first + <int64_t>len(tail.keys) >= <int64_t>index.entries_max - reserve
+
+
+cdef bint has_room(log, segment, Rules rules, Py_ssize_t size, Batch* batch, int64_t last_offset, int64_t now_ms):
+    """Whether the batch goes into the active segment, which is in order: `Segment.should_roll` would say no."""
+    cdef int64_t segment_size = segment.size
+    cdef int64_t first_timestamp, waited_ms
+    if segment_size > rules.segment_bytes - size or last_offset - <int64_t>segment.base_offset > INT32_MAX:
+        return False
+    if segment._is_torn or not segment._timestamp_known:
+        return False
+    if segment_size > 0:
+        known = segment.first_timestamp
+        if known is None:
+            return False
+        first_timestamp = known
+        waited_ms = batch.max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - <int64_t>segment.created_ms
+        if waited_ms > rules.roll_ms - <int64_t>log._jitter_ms:
+            return False
+    return not is_full(segment._offset_index, 0) and not is_full(segment._time_index, 1)
+
+
+cdef object next_entry(producers, limit, Batch* batch, int64_t last_offset):
+    """What is to be remembered of the producer after its next batch; None where the batch is not plainly the next."""
+    cdef int64_t last_sequence
+    cdef int64_t expected
+    cdef tuple batches
+    cdef Py_ssize_t index, count
+    if producers.verifications:
+        return None
+    entry = producers.entries.get(batch.producer_id)
+    if entry is None or <int64_t>entry.producer_epoch != batch.producer_epoch:
+        return None
+    if <int64_t>entry.transaction_first_offset >= 0:
+        return None
+    batches = entry.batches
+    count = PyTuple_GET_SIZE(batches)
+    if not count:
+        return None
+    last_sequence = (<int64_t>batch.base_sequence + batch.last_offset_delta) & INT32_MAX
+    expected = (<int64_t>(<object>batches[count - 1])[0] + 1) & INT32_MAX
+    if batch.base_sequence != expected:
+        return None
+    for index in range(count):
+        if <int64_t>(<object>batches[index])[0] == last_sequence:
+            return None
+    latest = producer_batch(last_sequence, last_offset, batch.last_offset_delta, batch.max_timestamp)
+    if count >= batches_kept:
+        batches = batches[count - batches_kept + 1 :]
+    return ProducerEntry(
+        entry.producer_id,
+        entry.producer_epoch,
+        entry.coordinator_epoch,
+        batch.max_timestamp,
+        -1,
+        (*batches, latest),
+        limit.now_ms(),
+    )
+
+
+cdef take(pooled):
+    """As entering a `PooledFile`: its file, which stays open until `release`."""
+    pool = pooled._pool
+    with pool.lock:
+        file = pooled._file
+        if file is not None:
+            references = pooled._references
+            pooled._references = references + 1
+            if not references:
+                pool.held_count += 1
+            pooled._recently_used = True
+            return file
+    return pooled.__enter__()
+
+
+cdef release(pooled):
+    """As leaving it."""
+    pool = pooled._pool
+    with pool.lock:
+        if pooled._references > 1 or not pooled._close_when_free:
+            references = pooled._references - 1
+            pooled._references = references
+            if not references:
+                pool.held_count -= 1
+            return
+    pooled.release()
+
+
+cdef int write(log, segment, Rules rules, data, int64_t position, Py_ssize_t size) except -1:
+    """Writes the batch behind the active segment's end. KafkaError: it was not appended."""
+    try:
+        if <int64_t>segment.bytes_since_index_entry + size > rules.index_interval_bytes:
+            segment._prepare_indexes()
+        pooled = segment._log_file
+        if pooled is None:
+            pooled = segment.log_file
+        file = take(pooled)
+        try:
+            try:
+                file.pwrite(data, position)
+            except OSError:
+                segment._take_back(file)
+                raise
+        finally:
+            release(pooled)
+    except OSError as error:
+        raise log.folder.fail(error, "appending to") from error
+    return 0
+
+
+cdef int note_in_segment(segment, Rules rules, Batch* batch, int64_t position, Py_ssize_t size, last_offset) except -1:
+    cdef int64_t since = segment.bytes_since_index_entry
+    if batch.max_timestamp > <int64_t>segment.max_timestamp:
+        segment.max_timestamp = batch.max_timestamp
+        segment.max_timestamp_offset = last_offset
+    if since > rules.index_interval_bytes:
+        segment._add_index_entry(last_offset, position)
+        since = 0
+    segment.bytes_since_index_entry = since + size
+    segment._is_unfinished = True
+    if not position and segment.first_timestamp is None:
+        segment.first_timestamp = batch.max_timestamp
+    segment.size = position + size
+    return 0
+
+
+cdef int remember_position(log, offset, position) except -1:
+    """As `Log._remember_position`."""
+    cdef Py_ssize_t cursor = 0
+    cdef PyObject* oldest = NULL
+    cdef PyObject* value = NULL
+    cdef dict positions
+    known = log._positions
+    if known is None:
+        known = log._positions = {}
+    positions = known
+    if PyDict_Size(positions) >= positions_kept and PyDict_Next(positions, &cursor, &oldest, &value):
+        first = <object>oldest
+        PyDict_DelItem(positions, first)
+    positions[offset] = position
+    return 0
+
+
+cdef inline object fill(row, Py_ssize_t place, value):
+    Py_INCREF(value)
+    PyTuple_SET_ITEM(row, place, value)
+
+
+cdef object new_info(first_offset, last_offset, int64_t max_timestamp, log_start_offset, int32_t records_count, Py_ssize_t size):
+    cdef PyTypeObject* kind = <PyTypeObject*>append_info
+    cdef object row = <object>kind.tp_alloc(kind, 9)
+    Py_DECREF(row)
+    fill(row, 0, first_offset)
+    fill(row, 1, last_offset)
+    fill(row, 2, max_timestamp)
+    fill(row, 3, -1)
+    fill(row, 4, log_start_offset)
+    fill(row, 5, False)
+    fill(row, 6, records_count)
+    fill(row, 7, size)
+    fill(row, 8, False)
+    return row
+
+
+def append_ordinary(log, data, Py_ssize_t start, Py_ssize_t size, leader_epoch, int64_t now_ms):
+    """Appends the client's batch in `data[start : start + size]`, which is writable; `now_ms` is wall time.
+
+    Gives `AppendInfo`; None where the batch, the log or its state is not ordinary, and then nothing has changed.
+    `KafkaError` KAFKA_STORAGE_ERROR and so on when the disk refuses; nothing was appended then.
+    """
+    cdef Py_buffer view
+    cdef uint8_t* p
+    cdef Batch batch
+    cdef Rules rules
+    cdef bint is_good_batch = False
+    cdef uint32_t sent_epoch
+    cdef int64_t first, last, position, highest = 0
+    cdef list segments
+    config = log.config
+    known_rules = log.append_rules
+    if known_rules is None or (<Rules>known_rules).config is not config:
+        known_rules = log.append_rules = Rules(config)
+    rules = <Rules>known_rules
+    if not rules.is_ordinary or size > rules.max_message_bytes or size > rules.segment_bytes:
+        return None
+    folder = log.folder
+    owner = folder.owner
+    if owner.failure is not None or owner.is_released or folder.is_replaced or folder.is_deleted:
+        return None
+    epochs = log.epochs._entries
+    if not epochs or epochs[len(epochs) - 1].epoch != leader_epoch:
+        return None
+    PyObject_GetBuffer(data, &view, PyBUF_WRITABLE)
+    try:
+        if start < 0 or size < 0 or start + size > view.len:
+            return None
+        p = <uint8_t*>view.buf + start
+        if rules.after_max_ms >= 0:
+            if now_ms > INT64_MAX - rules.after_max_ms:
+                return None
+            highest = now_ms + rules.after_max_ms
+        is_good_batch = is_good(p, size, &batch) and are_good_records(p, size, &batch, highest, rules.after_max_ms >= 0)
+        if not is_good_batch:
+            return None
+        first_offset = log.log_end_offset
+        first = first_offset
+        last = first + batch.last_offset_delta
+        segments = log.segments
+        segment = segments[len(segments) - 1]
+        if not has_room(log, segment, rules, size, &batch, last, now_ms):
+            return None
+        last_offset = last
+        producers = log.producers
+        entry = None
+        if batch.producer_id >= 0:
+            entry = next_entry(producers, folder.environment.producer_limit, &batch, last)
+            if entry is None:
+                return None
+        position = segment.size
+        sent_epoch = read_uint32(p + SIZE_PREFIX)
+        write_int64(p, first)
+        write_uint32(p + SIZE_PREFIX, <uint32_t><int32_t>leader_epoch)
+        try:
+            write(log, segment, rules, data if view.len == size else data[start : start + size], position, size)
+        except BaseException:
+            # It may be judged again, as it came.
+            write_int64(p, 0)
+            write_uint32(p + SIZE_PREFIX, sent_epoch)
+            raise
+    finally:
+        PyBuffer_Release(&view)
+    note_in_segment(segment, rules, &batch, position, size, last_offset)
+    log.log_end_offset = last + 1
+    if entry is not None:
+        producers.entries[entry.producer_id] = entry
+    remember_position(log, first_offset, position)
+    durability = log.durability
+    if durability.unflushed_since_ms is None:
+        log._unflushed_since(folder.environment.clock.monotonic_ms())
+    if not log._is_changed:
+        log.mark_changed()
+    return new_info(first_offset, last_offset, batch.max_timestamp, log.log_start_offset, batch.records_count, size)
