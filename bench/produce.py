@@ -1,11 +1,13 @@
 """Produce: requests of five shapes against tidelog and against a C server that does the least that can be done.
 
-    python bench/produce.py [--seconds S] [--rounds N] [--kafka DIR] [--port P]
+    python bench/produce.py [--seconds S] [--rounds N] [--small] [--kafka DIR] [--port P]
 
 The load generator (`bench/load`, C) sends prebuilt Produce v10 requests over some connections, with some in flight on
 each. The sink reads the same frames, computes their CRC, appends them to a file and answers: the limit of this
 machine. The two take turns, so that what else the machine does hits both; the median of the ratios counts. With
 --kafka, DIR is a folder in which `bench/peers/kafka.sh jars DIR` has put Apache Kafka, which then takes its turns too.
+Each shape ends with the CPU time of each server's process for a request, user and system: on a machine that does other
+work as well, it says more than the requests a second.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import shutil
 import socket
 import statistics
@@ -30,6 +33,13 @@ from tidelog.testing import ProcessBroker
 
 HERE = Path(__file__).parent
 PARTITIONS = 16
+WARM_UP_S = 0.5
+"""What `lg` sends before it counts."""
+SETTINGS = {
+    "C sink": "one thread; takes the CRC of each batch, appends it to a file, answers",
+    "tidelog": "one broker as `tidelog start` runs it; default settings",
+    "Apache Kafka": "one node (KRaft), default settings; -Xms1G -Xmx1G -XX:+UseG1GC",
+}
 
 
 class Shape(NamedTuple):
@@ -54,6 +64,19 @@ SHAPES = (
 )
 
 
+class Server(NamedTuple):
+    """Who is measured."""
+
+    port: int
+    pid: int | None
+    """None where that is not known: no CPU time is shown."""
+
+    def cpu_s(self) -> float:
+        """Seconds of CPU that its process has used, user and system."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -71,15 +94,19 @@ def build(work: Path) -> None:
     )
 
 
-def load(work: Path, port: int, shape: Shape, seconds: float) -> dict[str, float]:
-    """One run of the generator: its own figures."""
+def load(work: Path, server: Server, shape: Shape, seconds: float) -> dict[str, float]:
+    """One run of the generator: its own figures, and `cpu_us` of the server for a request."""
     meta = json.loads((work / "requests/meta.json").read_text())[shape.requests]
-    command = [work / "lg", "produce", port, shape.connections, shape.in_flight, seconds]
+    command = [work / "lg", "produce", server.port, shape.connections, shape.in_flight, seconds]
     command += [work / "requests" / shape.requests, meta["poff"], PARTITIONS, meta["payload"], meta["recs"]]
+    before_s = server.cpu_s() if server.pid is not None else 0
     output = subprocess.run([str(part) for part in command], check=True, capture_output=True, text=True).stdout
     figures: dict[str, float] = json.loads(output)
     if figures.get("err"):
         raise SystemExit(f"{shape.name}: {figures['err']} requests failed")
+    if server.pid is not None:
+        requests = figures["req_s"] * (seconds + WARM_UP_S)
+        figures["cpu_us"] = (server.cpu_s() - before_s) * 1e6 / max(requests, 1)
     return figures
 
 
@@ -89,7 +116,7 @@ def create_topic(bootstrap: str) -> None:
 
 
 @contextlib.contextmanager
-def sink(work: Path) -> Iterator[int]:
+def sink(work: Path) -> Iterator[Server]:
     port = free_port()
     folder = work / "sink-data"
     folder.mkdir()
@@ -97,7 +124,7 @@ def sink(work: Path) -> Iterator[int]:
     try:
         assert process.stdout is not None
         process.stdout.readline()
-        yield port
+        yield Server(port, process.pid)
     finally:
         process.terminate()
         process.wait()
@@ -105,20 +132,20 @@ def sink(work: Path) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def tidelog(work: Path) -> Iterator[int]:
+def tidelog(work: Path) -> Iterator[Server]:
     with ProcessBroker({"log.retention.check.interval.ms": 600_000}, data=str(work / "tidelog")) as broker:
         create_topic(broker.bootstrap)
-        yield int(broker.bootstrap.rpartition(":")[2])
+        yield Server(int(broker.bootstrap.rpartition(":")[2]), broker.pid)
 
 
 @contextlib.contextmanager
-def kafka(directory: str) -> Iterator[int]:
+def kafka(directory: str) -> Iterator[Server]:
     port = free_port()
     script = HERE / "peers/kafka.sh"
     subprocess.run(["bash", script, "start", directory, "1", str(port)], check=True, stdout=subprocess.DEVNULL)
     try:
         create_topic(f"127.0.0.1:{port}")
-        yield port
+        yield Server(port, int((Path(directory) / "pids").read_text().split()[0]))
     finally:
         subprocess.run(["bash", script, "stop", directory], check=True, stdout=subprocess.DEVNULL)
 
@@ -127,6 +154,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=2, help="of each run (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each shape (%(default)s)")
+    parser.add_argument("--small", action="store_true", help="only the shapes of 100 B")
     parser.add_argument("--kafka", metavar="DIR", help="measure Apache Kafka from DIR as well")
     parser.add_argument(
         "--port", type=int, help="of a running broker with a topic t of 16 partitions, to be measured instead"
@@ -137,23 +165,30 @@ def main() -> None:
         build(work)
         with contextlib.ExitStack() as stack:
             servers = {"C sink": stack.enter_context(sink(work))}
-            servers["tidelog"] = arguments.port or stack.enter_context(tidelog(work))
+            if arguments.port:
+                servers["tidelog"] = Server(arguments.port, None)
+            else:
+                servers["tidelog"] = stack.enter_context(tidelog(work))
             if arguments.kafka:
                 servers["Apache Kafka"] = stack.enter_context(kafka(arguments.kafka))
             print(
                 "tidelog and the sink: acks=1, no fsync, CRC32C checked; "
                 f"{arguments.rounds} rounds of {arguments.seconds} s"
             )
+            for name in servers:
+                print(f"  {name}: {SETTINGS[name]}")
             for shape in SHAPES:
+                if arguments.small and not shape.name.startswith("100 B"):
+                    continue
                 measure(work, servers, shape, arguments)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def measure(work: Path, servers: dict[str, int], shape: Shape, arguments: argparse.Namespace) -> None:
+def measure(work: Path, servers: dict[str, Server], shape: Shape, arguments: argparse.Namespace) -> None:
     rounds = []
     for _ in range(arguments.rounds):
-        rounds.append({name: load(work, port, shape, arguments.seconds) for name, port in servers.items()})
+        rounds.append({name: load(work, server, shape, arguments.seconds) for name, server in servers.items()})
         time.sleep(0.2)
     print(f"\n{shape.name}")
     for name in servers:
@@ -167,6 +202,9 @@ def measure(work: Path, servers: dict[str, int], shape: Shape, arguments: argpar
             f"  {name:14} {rate:10,.0f} {unit:5}  p50 {p50:8,.0f} us  p99 {p99:8,.0f} us"
             f"   {ratio:5.2f} of the sink{goal}"
         )
+    cpu = {name: [figures[name]["cpu_us"] for figures in rounds if "cpu_us" in figures[name]] for name in servers}
+    shares = [f"{name} {statistics.median(each):,.1f} us" for name, each in cpu.items() if each]
+    print(f"  CPU time a request: {', '.join(shares)}")
 
 
 if __name__ == "__main__":

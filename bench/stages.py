@@ -1,0 +1,114 @@
+"""Where a microsecond goes: CPU time of a produce request of 100 B in each layer of a broker, without sockets.
+
+    python -m bench.stages [--requests N] [--rounds N]
+
+Each layer is called alone with the same request, by the compiled append and by the general one in turns; the least of
+several rounds counts. A line holds all lines above it, so that the difference of two is what the lower layer costs.
+What is left to the CPU time a request that `bench/produce.py` prints are the socket's calls, the loop, and the clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tests.unit.broker.harness import Broker, make_batch, produce_request
+
+from tidelog.broker.connections.server import Server
+from tidelog.protocol.apis import ApiKey
+from tidelog.storage import log as log_module
+from tidelog.storage.ordinary import append_ordinary
+
+VERSION = 10
+
+
+class _Nowhere:
+    """A transport that drops what is written."""
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 40_000) if name == "peername" else None
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass
+
+    def write(self, data: bytes) -> None:
+        pass
+
+
+def cpu_us(call: Callable[[], object], requests: int) -> float:
+    """CPU time of one call, microseconds."""
+    began = time.process_time_ns()
+    for _ in range(requests):
+        call()
+    return (time.process_time_ns() - began) / requests / 1000
+
+
+def stages(broker: Broker) -> dict[str, Callable[[], object]]:
+    """[layer] -> one request through it and all that it calls."""
+    broker.lead("t")
+    replica = broker.replica("t")
+    batch = bytes(make_batch([bytes(100)]))
+    frame = broker.frame(ApiKey.PRODUCE, VERSION, produce_request("t", batch, 0, 1, VERSION))
+    file = os.open(tempfile.mkstemp()[1], os.O_RDWR)
+    data = bytearray(batch)
+    view = memoryview(bytearray(frame))
+    server = Server(broker.config, broker.clock, broker.shell)
+    server.start(broker.dispatcher)
+    connection = server.connection("PLAINTEXT")
+    connection.connection_made(_Nowhere())  # type: ignore[arg-type]
+    server.buffer[: len(frame)] = frame
+
+    def log_append() -> object:
+        data[:8] = bytes(8)
+        return replica.log.append(data, leader_epoch=0, now_ms=broker.clock.wall_ms())
+
+    def manager_append() -> object:
+        data[:8] = bytes(8)
+        return broker.node.replicas.append(replica, data, required_acks=1)
+
+    def dispatch() -> object:
+        view[:] = frame
+        return broker.dispatcher.request(broker.peer, view, 4, len(frame), 0)
+
+    def receive() -> object:
+        server.buffer[: len(frame)] = frame
+        connection.get_buffer(0)
+        connection.buffer_updated(len(frame))
+        return broker.shell.run_turns()
+
+    return {
+        "pwrite": lambda: os.pwrite(file, data, 0),
+        "Log.append": log_append,
+        "ReplicaManager.append": manager_append,
+        "Dispatcher.request": dispatch,
+        "Connection.buffer_updated": receive,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--requests", type=int, default=3000, help="of each round (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=7, help="(%(default)s)")
+    arguments = parser.parse_args()
+    appends = {"compiled": append_ordinary, "general": None}
+    with tempfile.TemporaryDirectory() as folder:
+        broker = Broker(folder)
+        layers = stages(broker)
+        print(f"CPU microseconds a request of 100 B, the least of {arguments.rounds} rounds of {arguments.requests}")
+        print(f"  {'through':28}{''.join(f'{name:>10}' for name in appends)}")
+        for layer, call in layers.items():
+            least = dict.fromkeys(appends, float("inf"))
+            for _ in range(arguments.rounds):
+                for name, append in appends.items():
+                    log_module.append_ordinary = append
+                    least[name] = min(least[name], cpu_us(call, arguments.requests))
+            print(f"  {layer:28}{''.join(f'{least[name]:10.1f}' for name in appends)}")
+        broker.close()
+
+
+if __name__ == "__main__":
+    main()
