@@ -82,7 +82,7 @@ Names = Annotated[
         "--resource-pattern-type",
         case_sensitive=False,
         help="What names mean: literal, prefixed; to list and remove also match (all that is in force for the name) "
-        "and any. [default: literal]",
+        "and any. \\[default: literal]",
     ),
 ]
 
@@ -139,10 +139,11 @@ class Users(OptionGroup):
         typer.Option("--deny", "--deny-principal", metavar="USER", help="Who may not, whatever else says."),
     ] = None
     allow_host: Annotated[
-        list[str] | None, typer.Option("--allow-host", metavar="ADDRESS", help="From there alone. [default: anywhere]")
+        list[str] | None,
+        typer.Option("--allow-host", metavar="ADDRESS", help="From there alone. \\[default: anywhere]"),
     ] = None
     deny_host: Annotated[
-        list[str] | None, typer.Option("--deny-host", metavar="ADDRESS", help="From there. [default: anywhere]")
+        list[str] | None, typer.Option("--deny-host", metavar="ADDRESS", help="From there. \\[default: anywhere]")
     ] = None
 
     def entries(self, *, anywhere: H) -> list[tuple[str, str | H, Permission]]:
@@ -163,7 +164,7 @@ class Operations(OptionGroup):
 
     operation: Annotated[
         list[str] | None,
-        typer.Option("--operation", metavar="NAME", help="read, write, describe, ...; [default: all]; several: a,b."),
+        typer.Option("--operation", metavar="NAME", help="read, write, describe, ...; \\[default: all]; several: a,b."),
     ] = None
     producer: Annotated[bool, typer.Option("--producer", help="What producers need: write, describe, create.")] = False
     consumer: Annotated[

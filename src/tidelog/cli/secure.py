@@ -30,7 +30,7 @@ def init(
     ],
     user: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help=f"A user; the first may do everything. [default: {DEFAULT_USER}]"),
+        typer.Option(metavar="NAME", help=f"A user; the first may do everything. \\[default: {DEFAULT_USER}]"),
     ] = None,
 ) -> None:
     """Make a CA, a certificate for each host's broker, users with passwords, and ready files."""

@@ -34,7 +34,7 @@ ITERATIONS: Final = 8_192
 
 Mechanisms = Annotated[
     list[str] | None,
-    typer.Option("--mechanism", metavar="NAME", help="SCRAM-SHA-256 or SCRAM-SHA-512. [default: both]"),
+    typer.Option("--mechanism", metavar="NAME", help="SCRAM-SHA-256 or SCRAM-SHA-512. \\[default: both]"),
 ]
 
 
@@ -74,7 +74,7 @@ def add(
     *,
     user: Annotated[str, typer.Argument(metavar="NAME")],
     password_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The password is its first line. [default: asked, or stdin's]")
+        Path | None, typer.Option(metavar="FILE", help="The password is its first line. \\[default: asked, or stdin's]")
     ] = None,
     secure: Annotated[
         str | None,

@@ -24,9 +24,9 @@ from tidelog.operator.pace import Pace
 from tidelog.operator.prediction import predicted_seconds
 from tidelog.operator.progress import Judged, Progress, Standing, changes_since, target_of, undoing
 from tidelog.operator.reading import read_placement
+from tidelog.operator.reassignment_throttles import ReassignmentThrottles
 from tidelog.operator.requests import Requests
 from tidelog.operator.surroundings import Surroundings
-from tidelog.operator.throttling import Throttles
 from tidelog.operator.wave import POLL_S, SETTLE_S, Cancelled, Course, RunClock, Wave
 from tidelog.placement.plan.plan import Move, Plan
 from tidelog.placement.plan.state import ClusterState
@@ -71,7 +71,7 @@ class Execution:
         self._routing = routing
         self._around = around
         self._requests = Requests(routing, around, patience_s)
-        self._throttles = Throttles(routing, around.journal, around.save, around.say)
+        self._throttles = ReassignmentThrottles(routing, around.journal, around.save, around.say)
         self._clock = RunClock(routing.now, around)
         self._done_before: frozenset[TopicPartition] = frozenset()
 

@@ -18,10 +18,10 @@ from tidelog.operator.journal import RunStatus, Wish
 from tidelog.operator.pace import Pace
 from tidelog.operator.progress import Judged, Progress, Standing
 from tidelog.operator.reading import read_placement
+from tidelog.operator.reassignment_throttles import ReassignmentThrottles, throttles_for
 from tidelog.operator.requests import Requests
 from tidelog.operator.stalls import Stalls, patience_s
 from tidelog.operator.surroundings import Sight, Stage, Surroundings
-from tidelog.operator.throttling import Throttles, throttles_for
 from tidelog.placement.plan.plan import Move, Plan
 from tidelog.placement.plan.state import ClusterState, DirectoryMoveState
 
@@ -96,7 +96,7 @@ class Wave:
         routing: Routing,
         around: Surroundings,
         requests: Requests,
-        throttles: Throttles,
+        throttles: ReassignmentThrottles,
         course: Course,
         moves: Sequence[Move],
         patience_s: float,

@@ -58,6 +58,11 @@ def test_version(tidelog: Tidelog) -> None:
     assert tidelog("--version") == (0, f"tidelog {__version__}\n", "")
 
 
+def test_help_shows_defaults_that_are_written_by_hand(tidelog: Tidelog) -> None:
+    """In brackets, which rich would otherwise take for markup and leave out."""
+    assert "[default: anywhere]" in tidelog("acls", "add", "--help")[1]
+
+
 def test_an_error_that_is_ours_is_not_dressed_up(tidelog: Tidelog, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug keeps its traceback: only what the world did is told in one line."""
 

@@ -70,7 +70,7 @@ def throttles_for(moves: Iterable[Judged], state: ClusterState) -> Wanted:
     return Wanted(frozenset(brokers), {key: frozenset(entries) for key, entries in topics.items()})
 
 
-class Throttles:
+class ReassignmentThrottles:
     """Sets throttles and takes them away.
 
     `journal` gives the journal; `note` replaces it, durably, before it returns; `say` tells the operator something.
