@@ -117,12 +117,13 @@ def fill(bootstrap: str, first: tuple[int, int], size: int) -> None:
         assignment = {index: (first if index % 2 else first[::-1]) for index in range(PARTITIONS)}
         outcome = client.run(admin.create_topics(client.routing, [admin.NewTopic(TOPIC, assignment=assignment)]))
         assert isinstance(outcome[TOPIC], admin.CreatedTopic), outcome
-        until(
-            lambda: all(
-                view.leader >= 0 for view in client.run(admin.list_topics(client.routing))[TOPIC].partitions.values()
-            ),
-            "the topic has leaders",
-        )
+
+        def has_leaders() -> bool:
+            # Kafka answers before every broker knows of the topic.
+            view = client.run(admin.list_topics(client.routing)).get(TOPIC)
+            return view is not None and all(each.leader >= 0 for each in view.partitions.values())
+
+        until(has_leaders, "the topic has leaders", every_s=0.2)
     producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 1_000_000})
     for number in range(size // 10_000):
         producer.produce(TOPIC, bytes(10_000), partition=number % PARTITIONS)
