@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from tests.conformance.documents.commands import COMMANDS, Command
 from tests.conformance.documents.printing import Assignment, Partition, any_directory, described, differences, plan
@@ -159,7 +160,10 @@ class Site:
 
     def get(self, path: str) -> Any:
         """A node's JSON; None where there is no node."""
-        found = self._tree.get(path)[0] if self._tree.exists(path) else None
+        try:
+            found, _ = self._tree.get(path)
+        except NoNodeError:
+            return None
         return json.loads(found) if found else None
 
     def write_node(self, path: str, text: str) -> None:
@@ -167,7 +171,10 @@ class Site:
         self._tree.create(path, text.encode())
 
     def children(self, path: str) -> list[str]:
-        return sorted(self._tree.get_children(path)) if self._tree.exists(path) else []
+        try:
+            return sorted(self._tree.get_children(path))
+        except NoNodeError:
+            return []
 
     def topic(self, topic: str) -> dict[str, Any]:
         """Its node."""
