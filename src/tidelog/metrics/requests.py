@@ -61,13 +61,12 @@ class ApiTimes:
         return sum(self.versions)
 
     def phases(self) -> Iterator[tuple[str, Histogram]]:
-        """Phase -> durations of all requests: `total`, `queue`, `local`, `remote`, `throttle`."""
+        """Phase -> durations of all requests: `total`, `queue`, `local`, `remote`."""
         zeros = self.at_once.as_zeros()
         yield "total", self.at_once.plus(self.total)
         yield "queue", zeros.plus(self.queue)
         yield "local", self.at_once.plus(self.local)
         yield "remote", zeros.plus(self.remote)
-        yield "throttle", zeros.plus(self.throttled)
 
     def roll(self) -> None:
         """As `Histogram.roll`."""

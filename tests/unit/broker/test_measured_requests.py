@@ -46,7 +46,6 @@ def test_a_request_is_counted_by_version_and_phase(broker: Broker, metrics: Requ
         "queue": (3, 0),
         "local": (3, 60),
         "remote": (3, 0),
-        "throttle": (3, 0),
     }
 
 

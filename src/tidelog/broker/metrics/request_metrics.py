@@ -20,7 +20,6 @@ _PHASES: Final = {
     "queue": "requestqueuetimems",
     "local": "localtimems",
     "remote": "remotetimems",
-    "throttle": "throttletimems",
 }
 """Phase -> the name of Kafka's metric."""
 _PHASE_HELP: Final = {
@@ -28,7 +27,6 @@ _PHASE_HELP: Final = {
     "queue": "Milliseconds that a request waited before its handler was called.",
     "local": "Milliseconds that a request's handler took.",
     "remote": "Milliseconds that a request waited after that: for acknowledgements, records, other members.",
-    "throttle": "Milliseconds for which a client that is over a quota is not read after its answer.",
 }
 SOFTWARE_MAX: Final = 100
 """Names and versions of clients' software that have series of their own."""
@@ -45,6 +43,11 @@ def collect_requests(page: Page, metrics: RequestMetrics) -> Iterator[None]:
     histogram = page.family(
         "tidelog_request_seconds", "histogram", "Time of requests by phase: total, queue, local, remote."
     )
+    throttled = page.family(
+        f"{_PREFIX}throttletimems",
+        "summary",
+        "Milliseconds for which clients over a quota are not read; of the answers that have said so.",
+    )
     slow = page.family("tidelog_slow_requests_total", "counter", "Requests that took longer than slow.request.ms.")
     for times in metrics.seen():
         if metrics.slow is not None:
@@ -59,8 +62,9 @@ def collect_requests(page: Page, metrics: RequestMetrics) -> Iterator[None]:
         pairs = pairs_text(request=times.name)
         for phase, durations in times.phases():
             page.family(f"{_PREFIX}{_PHASES[phase]}", "summary", _PHASE_HELP[phase]).add_summary(durations, pairs)
-            if times.name in _WITH_BUCKETS and phase != "throttle":
+            if times.name in _WITH_BUCKETS:
                 histogram.add_histogram(durations, f"{pairs},{pairs_text(phase=phase)}")
+        throttled.add_summary(times.throttled, pairs)
         yield
     page.family(
         "tidelog_requests_not_measured_total", "counter", "Requests that were served, and could not be measured."
