@@ -30,6 +30,7 @@ from tidelog.cli.errors import WrongUsage
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
 from tidelog.cli.plugins import load
 from tidelog.cli.records import json_line
+from tidelog.cli.share_consumption import ShareConsumption
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.consumed import ConsumedRecord
 from tidelog.client.consumer import AutoOffsetReset, ConsumerSettings, GroupProtocol
@@ -85,6 +86,10 @@ def consume(
     group: Annotated[
         str | None, typer.Option("--group", "-g", metavar="NAME", help="Go on where it stopped, and commit.")
     ] = None,
+    share: Annotated[
+        str | None,
+        typer.Option("--share", metavar="GROUP", help="Take records as a member of this share group, and accept them."),
+    ] = None,
     assignor: Annotated[
         list[str] | None,
         typer.Option(
@@ -108,6 +113,12 @@ def consume(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Print the records of topics: all there are, or with --follow also those to come."""
+    alone = (group, partition, start, assignor, instance_id, from_beginning, committed_only, lag)
+    if share is not None and (any(alone) or protocol is not GroupProtocol.CLASSIC):
+        raise WrongUsage(
+            "--share goes with none of --group, --partition, --from, --read-committed, --lag and what is for"
+            " members of a --group: where a share group begins is its setting share.auto.offset.reset"
+        )
     if from_beginning and start not in (None, "beginning"):
         raise WrongUsage(f"--from-beginning and --from {start} contradict each other")
     begin = parse_start(start or ("committed" if group and not from_beginning else "beginning"))
@@ -137,7 +148,11 @@ def consume(
         columns=columns,
         line=line,
     )
-    run = Consumption(plan) if membership is None else GroupConsumption(plan, membership)
+    run: Consumption | GroupConsumption | ShareConsumption
+    if share is not None:
+        run = ShareConsumption(plan, share)
+    else:
+        run = Consumption(plan) if membership is None else GroupConsumption(plan, membership)
     count = asyncio.run(run.run(bootstrap, timeout))
     if output is Form.KAFKA:
         print(f"Processed a total of {count} messages", file=sys.stderr)

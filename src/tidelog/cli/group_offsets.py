@@ -15,9 +15,10 @@ from typing import Final
 
 from tidelog.cli.errors import WrongUsage
 from tidelog.cli.output import warn
-from tidelog.client.admin import GroupDescription, MemberDescription
+from tidelog.client.admin import GroupDescription, MemberDescription, ShareOffset, describe_share_group_offsets
+from tidelog.client.admin.groups import SHARE
 from tidelog.client.blocking import BlockingCluster
-from tidelog.client.offsets import OffsetFound, committed_offsets, list_offsets
+from tidelog.client.offsets import CommittedOffset, OffsetFound, committed_offsets, list_offsets
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 
@@ -35,16 +36,26 @@ class Progress:
     leader_epoch: int | None
     end: int | None
     member: MemberDescription | None
+    told_lag: int | None = None
+    """Of a share group, as its coordinator tells it."""
 
     @property
     def lag(self) -> int | None:
-        """Offsets between the two."""
+        """Offsets between the two; of a share group the records that are still to be done."""
+        if self.told_lag is not None:
+            return self.told_lag
         return None if self.committed is None or self.end is None else self.end - self.committed
 
 
 def progress(cluster: BlockingCluster, group: GroupDescription) -> list[Progress]:
     """The partitions that a group has or has committed: members with the most first, then what no member has."""
-    committed = cluster.run(committed_offsets(cluster.routing, group.group))
+    lags: dict[TopicPartition, int] = {}
+    if group.type == SHARE:
+        shared = share_offsets(cluster, group.group)
+        committed = {tp: CommittedOffset(each.start_offset, each.leader_epoch) for tp, each in shared.items()}
+        lags = {tp: each.lag for tp, each in shared.items() if each.lag >= 0}
+    else:
+        committed = cluster.run(committed_offsets(cluster.routing, group.group))
     owners: dict[TopicPartition, MemberDescription | None] = {}
     for member in sorted(group.members, key=lambda member: -len(member.partitions)):
         for topic_partition in sorted(member.partitions, key=lambda tp: (tp.partition, tp.topic)):
@@ -57,8 +68,23 @@ def progress(cluster: BlockingCluster, group: GroupDescription) -> list[Progress
         found = committed.get(topic_partition)
         epoch = found.leader_epoch if found is not None and found.leader_epoch >= 0 else None
         end = ends.get(topic_partition)
-        rows.append(Progress(topic_partition, None if found is None else found.offset, epoch, end, owner))
+        offset = None if found is None else found.offset
+        rows.append(Progress(topic_partition, offset, epoch, end, owner, lags.get(topic_partition)))
     return rows
+
+
+def share_offsets(cluster: BlockingCluster, group: str) -> dict[TopicPartition, ShareOffset]:
+    """Where a share group is in the partitions in which it has begun; KafkaError for the first that does not tell."""
+    found: dict[TopicPartition, ShareOffset] = {}
+    for topic_partition, each in cluster.run(describe_share_group_offsets(cluster.routing, group)).items():
+        if isinstance(each, KafkaError):
+            raise each
+        if each.start_offset >= 0:
+            found[topic_partition] = each
+    # The answer has names alone: leaders are needed for the ends.
+    names = {tp.topic for tp in found}
+    cluster.run(cluster.routing.require_topics(names, cluster.routing.deadline()))
+    return found
 
 
 def _offsets(
@@ -202,10 +228,16 @@ def named_partitions(cluster: BlockingCluster, topics: Sequence[str]) -> list[To
 
 
 def planned(
-    cluster: BlockingCluster, group: str, reset: Reset, topics: Sequence[str] | None
+    cluster: BlockingCluster, group: str, reset: Reset, topics: Sequence[str] | None, *, shared: bool = False
 ) -> dict[TopicPartition, int]:
-    """[partition] -> its new offset, of `topics` or (None) of all that the group has committed, in order."""
-    committed = {tp: found.offset for tp, found in cluster.run(committed_offsets(cluster.routing, group)).items()}
+    """[partition] -> its new offset, of `topics` or (None) of all that the group has committed, in order.
+
+    `shared`: it is a share group.
+    """
+    if shared:
+        committed = {tp: found.start_offset for tp, found in share_offsets(cluster, group).items()}
+    else:
+        committed = {tp: found.offset for tp, found in cluster.run(committed_offsets(cluster.routing, group)).items()}
     if reset.target is Target.PLAN:
         wanted = dict((reset.plan or {}).get(group, {}))
         named_partitions(cluster, [f"{tp.topic}:{tp.partition}" for tp in wanted])

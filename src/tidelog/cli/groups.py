@@ -1,8 +1,8 @@
-"""`tidelog groups`: consumer groups, their members, lag and offsets, as `kafka-consumer-groups` does it."""
+"""`tidelog groups`: groups, share groups too, their members, lag and offsets, as `kafka-consumer-groups` does it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, TypeAlias
 
 import typer
@@ -10,12 +10,13 @@ import typer
 from tidelog.cli import group_text
 from tidelog.cli.cluster import connect
 from tidelog.cli.errors import Refused, WrongUsage
-from tidelog.cli.group_offsets import Reset, named_partitions, parse_reset, planned, progress
+from tidelog.cli.group_offsets import Reset, named_partitions, parse_reset, parse_topic, planned, progress
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS, one_of
 from tidelog.cli.output import print_json, print_table
 from tidelog.client import admin
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.admin import GroupDescription, MemberIdentity
+from tidelog.client.admin.groups import SHARE
 from tidelog.client.blocking import BlockingCluster
 from tidelog.client.offsets import CommittedOffset, commit_offsets_each
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -47,17 +48,19 @@ def list_groups(
         list[str] | None, typer.Option("--state", metavar="STATE", help="Only of this state; may be repeated.")
     ] = None,
     type: Annotated[
-        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only classic or consumer; may be repeated.")
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE", help="classic, consumer or share; may be repeated."),
     ] = None,
     output: Output = Form.TABLE,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """List consumer groups with their state and type."""
+    """List groups with their state and type; with -o kafka share groups only by --type share."""
     states = one_of(state or (), GROUP_STATES, "--state")
     types = one_of(type or (), GROUP_TYPES, "--type")
     with connect("groups", bootstrap, timeout) as cluster:
-        found = cluster.run(admin.list_groups(cluster.routing, states=states, types=types))
+        shared = output is not Form.KAFKA or SHARE in types
+        found = cluster.run(admin.list_groups(cluster.routing, states=states, types=types, shared=shared))
     match output:
         case Form.KAFKA:
             print(group_text.listed(found, with_state=state is not None, with_type=type is not None), end="")
@@ -140,7 +143,7 @@ def reset_offsets(
         groups=groups or (),
     )
     with connect("groups", bootstrap, timeout) as cluster:
-        names = _named(cluster, groups, everything)
+        names = _named(cluster, groups, everything, shared=False)
         plans, refused = _reset_each(cluster, names, reset, topic, execute=execute)
     if export:
         print(group_text.exported(plans, with_group=len(names) != 1))
@@ -155,6 +158,7 @@ def _reset_each(
     """[group] -> partition -> its new offset, of the groups that have no members; and why not, of all others."""
     plans: dict[str, dict[TopicPartition, int]] = {}
     refused: list[KafkaError] = []
+    share_groups: set[str] = set()
     for group, described in cluster.run(admin.describe_groups(cluster.routing, groups)).items():
         # A group that is not there yet has no members either: its first offsets are set.
         if isinstance(described, KafkaError):
@@ -169,11 +173,18 @@ def _reset_each(
                 )
             )
             continue
-        plans[group] = planned(cluster, group, reset, topics)
+        shared = isinstance(described, GroupDescription) and described.type == SHARE
+        plans[group] = planned(cluster, group, reset, topics, shared=shared)
+        if shared:
+            share_groups.add(group)
     # Nothing is done before all is planned: what cannot be planned for one group must not leave others half done.
     for group, plan in list(plans.items()) if execute else ():
-        offsets = {tp: CommittedOffset(offset) for tp, offset in plan.items()}
-        results = cluster.run(commit_offsets_each(cluster.routing, group, offsets))
+        results: Mapping[TopicPartition, KafkaError | None]
+        if group in share_groups:
+            results = cluster.run(admin.alter_share_group_offsets(cluster.routing, group, plan))
+        else:
+            offsets = {tp: CommittedOffset(offset) for tp, offset in plan.items()}
+            results = cluster.run(commit_offsets_each(cluster.routing, group, offsets))
         refused += [error for error in results.values() if error is not None]
         plans[group] = {tp: offset for tp, offset in plan.items() if results.get(tp) is None}
     return plans, refused
@@ -216,9 +227,24 @@ def delete_offsets(
         raise WrongUsage("say what: --topic NAME or NAME:0,1,...")
     with connect("groups", bootstrap, timeout) as cluster:
         partitions = named_partitions(cluster, topic)
-        results = cluster.run(admin.delete_offsets(cluster.routing, group, partitions))
+        described = cluster.run(admin.describe_groups(cluster.routing, [group]))[group]
+        if isinstance(described, GroupDescription) and described.type == SHARE:
+            results = _forget_shared(cluster, group, topic)
+        else:
+            results = cluster.run(admin.delete_offsets(cluster.routing, group, partitions))
     group_text.print_deleted_offsets(group, results, output)
     _refuse([error for error in results.values() if error is not None])
+
+
+def _forget_shared(
+    cluster: BlockingCluster, group: str, topics: Sequence[str]
+) -> Mapping[TopicPartition, KafkaError | None]:
+    """Has a share group forget topics, which it does as a whole; each partition's error or None."""
+    names = [name for name, partitions in map(parse_topic, topics) if partitions is None]
+    if len(names) < len(topics):
+        raise WrongUsage("a share group forgets topics as a whole: --topic NAME")
+    results = cluster.run(admin.delete_share_group_offsets(cluster.routing, group, names))
+    return {tp: results.get(tp.topic) for tp in named_partitions(cluster, names)}
 
 
 @app.command("remove-members")
@@ -261,12 +287,14 @@ def remove_members(
     _refuse([error for error in results.values() if error is not None])
 
 
-def _named(cluster: BlockingCluster, groups: Sequence[str] | None, everything: bool) -> list[str]:
-    """The groups meant, each once."""
+def _named(
+    cluster: BlockingCluster, groups: Sequence[str] | None, everything: bool, *, shared: bool = True
+) -> list[str]:
+    """The groups meant, each once; `shared`: with share groups where all are meant."""
     if bool(groups) == everything:
         raise WrongUsage("name groups, or say --all")
     if everything:
-        return [each.group for each in cluster.run(admin.list_groups(cluster.routing))]
+        return [each.group for each in cluster.run(admin.list_groups(cluster.routing, shared=shared))]
     return list(dict.fromkeys(groups or ()))
 
 

@@ -52,6 +52,12 @@ from tidelog.client.admin.security import (
     describe_acls,
     describe_scram_users,
 )
+from tidelog.client.admin.share_groups import (
+    ShareOffset,
+    alter_share_group_offsets,
+    delete_share_group_offsets,
+    describe_share_group_offsets,
+)
 from tidelog.client.admin.topics import (
     BROKER_DEFAULT,
     CreatedTopic,
@@ -102,6 +108,7 @@ __all__ = [
     "ReplicaOnDisk",
     "ResourceType",
     "ScramUpsertion",
+    "ShareOffset",
     "TransactionDescription",
     "TransactionListing",
     "abort_transaction",
@@ -110,12 +117,14 @@ __all__ = [
     "alter_reassignments",
     "alter_replica_log_dirs",
     "alter_scram_users",
+    "alter_share_group_offsets",
     "create_acls",
     "create_partitions",
     "create_topics",
     "delete_acls",
     "delete_groups",
     "delete_offsets",
+    "delete_share_group_offsets",
     "delete_topics",
     "describe_acls",
     "describe_cluster",
@@ -125,6 +134,7 @@ __all__ = [
     "describe_producers",
     "describe_quotas",
     "describe_scram_users",
+    "describe_share_group_offsets",
     "describe_topics",
     "describe_transactions",
     "elect_leaders",

@@ -24,6 +24,8 @@ from tidelog.protocol.consumer_protocol import PROTOCOL_TYPE
 CLASSIC: Final = "Classic"
 CONSUMER: Final = "Consumer"
 """Types of groups, as Kafka's tools name them: a member assigns partitions, or (KIP-848) the coordinator does."""
+SHARE: Final = "Share"
+"""The type of groups whose members take records one by one (KIP-932), and their protocol type in lower case."""
 DEAD: Final = "Dead"
 """The state of a group that is not there."""
 
@@ -74,9 +76,11 @@ def list_groups(
     *,
     states: Collection[str] = (),
     types: Collection[str] = (),
+    shared: bool = False,
     timeout_s: float | None = None,
 ) -> Operation[list[GroupListing]]:
-    """The groups of every coordinator, by id, of these states and types (none: of all); consumers' groups only.
+    """The groups of every coordinator, by id, of these states and types (none: of all): those of consumers, and where
+    it says `shared` share groups.
 
     KafkaError or ClientError when a broker does not answer: the list would lack groups.
     """
@@ -121,7 +125,8 @@ def list_groups(
         attempt += 1
         if failure is not None and not (yield from routing.pause(attempt, deadline)):
             raise failure
-    return [found[name] for name in sorted(found) if found[name].protocol_type in (PROTOCOL_TYPE, "")]
+    wanted = {PROTOCOL_TYPE, "", *([SHARE.lower()] if shared else [])}
+    return [found[name] for name in sorted(found) if found[name].protocol_type in wanted]
 
 
 def describe_groups(
@@ -157,11 +162,47 @@ def _describe(routing: Routing, group: str, deadline: Deadline) -> Operation[Gro
     request = messages.DescribeGroupsRequest(groups=[group])
     response = yield from routing.ask_coordinator(group, request, deadline, _group_codes)
     described = response.groups[0]
-    _raise_error(described, group)
-    if described.group_state == DEAD:
-        raise _absent(group)
+    # From version 6 on a group that is not a classic one is not found, before it is dead (KIP-1043).
+    is_absent = error_code(described.error_code) is ErrorCode.GROUP_ID_NOT_FOUND
+    if not is_absent:
+        _raise_error(described, group)
+    if is_absent or described.group_state == DEAD:
+        return (yield from _describe_shared(routing, group, deadline))
     coordinator = yield from _coordinator(routing, group, deadline)
     return _classic(described, coordinator)
+
+
+def _describe_shared(routing: Routing, group: str, deadline: Deadline) -> Operation[GroupDescription]:
+    """The share group; KafkaError GROUP_ID_NOT_FOUND where it is none."""
+    request: Any = messages.ShareGroupDescribeRequest(group_ids=[group])
+    try:
+        response = yield from routing.ask_coordinator(group, request, deadline, _group_codes)
+    except UnsupportedByBroker:
+        raise _absent(group) from None
+    described = response.groups[0]
+    _raise_error(described, group)
+    coordinator = yield from _coordinator(routing, group, deadline)
+    return GroupDescription(
+        group=described.group_id,
+        type=SHARE,
+        protocol_type=SHARE.lower(),
+        state=described.group_state,
+        assignor=described.assignor_name,
+        coordinator=coordinator,
+        members=tuple(
+            MemberDescription(
+                member_id=member.member_id,
+                client_id=member.client_id,
+                host=member.client_host,
+                partitions=_partitions(member.assignment),
+                rack=member.rack_id,
+                epoch=member.member_epoch,
+            )
+            for member in described.members
+        ),
+        epoch=described.group_epoch,
+        target_epoch=described.assignment_epoch,
+    )
 
 
 def _group_codes(response: Any) -> Iterator[int]:

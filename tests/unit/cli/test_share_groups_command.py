@@ -1,0 +1,47 @@
+"""`tidelog consume --share` and `tidelog groups` of share groups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.cli.conftest import Tidelog
+
+from tidelog.cli import share_consumption
+
+
+def test_records_are_taken_and_groups_shown_and_forgotten(
+    tidelog: Tidelog, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records are printed, as many as are wanted; the group is listed, described, reset and deleted."""
+    monkeypatch.setattr(share_consumption, "QUIET_S", 0.5)
+    group = f"{topic}-group"
+    tidelog("topics", "create", topic)
+    (tmp_path / "lines").write_text("".join(f"{number}\n" for number in range(5)))
+    tidelog("produce", topic, str(tmp_path / "lines"))
+    assert tidelog("configs", "alter", "--group", group, "--set", "share.auto.offset.reset=earliest").code == 0
+    assert tidelog("consume", topic, "--share", group, "-n", "2").lines == ["0", "1"]
+
+    assert {"group": group, "type": "Share", "state": "Empty"} in tidelog("groups", "list", "-o", "json").json
+    assert group in tidelog("groups", "list", "--type", "share", "-o", "kafka").out
+    assert group not in tidelog("groups", "list", "-o", "kafka").lines, "as kafka-consumer-groups"
+    assert [each["group"] for each in tidelog("groups", "describe", group, "-o", "json").json] == [group]
+    assert "simple" in tidelog("groups", "describe", group, "--state").out
+
+    reset = ("groups", "reset-offsets", group, "--topic", topic, "--to-offset", "3")
+    assert [each["offset"] for each in tidelog(*reset, "-o", "json").json] == [3]
+    assert tidelog(*reset, "--execute").code == 0
+    assert tidelog("groups", "delete-offsets", group, "--topic", f"{topic}:0").code == 2
+    assert tidelog("groups", "delete-offsets", group, "--topic", topic).code == 0
+    assert tidelog("groups", "delete", group).code == 0
+    assert group not in tidelog("groups", "list").out
+    refused = tidelog("groups", "describe", group)
+    assert (refused.code, "does not exist" in refused.err) == (1, True)
+
+
+def test_what_a_share_group_cannot_be_told_is_refused(tidelog: Tidelog, topic: str) -> None:
+    for option in (("--group", "g"), ("--from", "end"), ("-p", "0"), ("--read-committed",), ("--from-beginning",)):
+        refused = tidelog("consume", topic, "--share", "s", *option)
+        assert (refused.code, "--share goes with none of" in refused.err) == (2, True), option
+    missing = tidelog("consume", topic, "--share", "s")
+    assert (missing.code, "does not exist" in missing.err) == (1, True)
