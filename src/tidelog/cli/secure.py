@@ -2,6 +2,7 @@
 
 tidelog secure init DIR --hosts HOST,... [--user NAME]...
 tidelog secure add-hosts DIR HOST...
+tidelog secure renew DIR [HOST...]
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import typer
 
 from tidelog.cli.errors import Refused
 from tidelog.launcher.secure_folder import DEFAULT_USER, UnusableFolder, add_hosts, make
+from tidelog.launcher.secure_folder import renew as renew_certificates
 
 app = typer.Typer(
     help="What secures a cluster: a CA, certificates, users, and files for brokers and clients.",
@@ -56,3 +58,19 @@ def add(
     except UnusableFolder as error:
         raise Refused([str(error)]) from error
     print(f"brokers: {', '.join(paths)}")
+
+
+@app.command("renew")
+def renew(
+    directory: Folder,
+    hosts: Annotated[
+        list[str] | None, typer.Argument(metavar="[HOST]...", help="Brokers' hosts. [default: all]")
+    ] = None,
+) -> None:
+    """Make new keys and certificates for brokers, of the same CA: clients need nothing new."""
+    try:
+        paths = renew_certificates(directory, hosts or [])
+    except UnusableFolder as error:
+        raise Refused([str(error)]) from error
+    print(f"brokers: {', '.join(paths)}")
+    print("in force when a broker has started with its new file; the others may go on with theirs meanwhile")

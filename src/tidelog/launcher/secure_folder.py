@@ -1,7 +1,7 @@
 """The folder of a secured cluster, which `tidelog secure init` makes and `tidelog start --secure` takes.
 
 DIR/ca.pem                     the CA's certificate, which clients trust
-DIR/ca.key                     its private key: anyone with it can make brokers. `tidelog secure add-hosts` needs it
+DIR/ca.key                     its private key: anyone with it can make brokers. `add-hosts` and `renew` need it
 DIR/cluster.json               the cluster's hosts, its super user
 DIR/brokers/HOST.properties    settings of the broker on that host, with its key, and the users' salted hashes
 DIR/clients/USER.json          librdkafka's settings for a user, complete but for bootstrap.servers
@@ -148,6 +148,39 @@ def add_hosts(path: str, hosts: Sequence[str]) -> list[str]:
     except (OSError, KeyError, ValueError) as error:
         raise UnusableFolder(f"no host can be added to {path}: {error}") from error
     return [f"{path}/brokers/{host}.properties" for host in added]
+
+
+def renew(path: str, hosts: Sequence[str] = ()) -> list[str]:
+    """New keys and certificates of the same CA in the brokers' files, of all hosts if none is named; the files' paths.
+
+    What else is in a file stays, but for its comments; each is replaced whole. UnusableFolder.
+    """
+    from tidelog.launcher.certificates import Issued, issue
+
+    folder = SecureFolder.read(path)
+    chosen = _checked(hosts) if hosts else list(folder.hosts)
+    for host in chosen:
+        if host not in folder.hosts:
+            raise UnusableFolder(f"{path} has no broker on {host}: it has {', '.join(folder.hosts)}")
+    renewed = []
+    try:
+        authority = Issued(_text(f"{path}/ca.key"), _text(f"{path}/ca.pem"))
+        now = datetime.datetime.now(datetime.UTC)
+        for host in chosen:
+            file = f"{path}/brokers/{host}.properties"
+            issued = issue(authority, host, now)
+            settings = {entry.name: entry.value for entry in parse(_text(file), file)} | {
+                "ssl.keystore.certificate.chain": issued.certificate,
+                "ssl.keystore.key": issued.key,
+            }
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{file}.new")
+            _write(f"{file}.new", _HEADER.format(host=host) + render(settings))
+            os.replace(f"{file}.new", file)
+            renewed.append(file)
+    except (OSError, ValueError) as error:
+        raise UnusableFolder(f"certificates of {path} cannot be renewed: {error}") from error
+    return renewed
 
 
 def write_client_files(path: str, user: str, password: str, mechanism: str = CLIENT_MECHANISM) -> list[str]:

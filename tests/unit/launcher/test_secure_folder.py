@@ -14,7 +14,7 @@ from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.properties import parse
 from tidelog.launcher.certificates import check_host
 from tidelog.launcher.plan import Plan
-from tidelog.launcher.secure_folder import SecureFolder, UnusableFolder, add_hosts, make
+from tidelog.launcher.secure_folder import SecureFolder, UnusableFolder, add_hosts, make, renew
 from tidelog.security.initial_users import InitialUsers
 from tidelog.security.scram import MECHANISMS, ScramCredential
 
@@ -110,6 +110,29 @@ def test_hosts_are_added(tmp_path: Path) -> None:
     assert SecureFolder.read(f"{tmp_path}/s").hosts == ("10.0.0.11", "10.0.0.12")
     with pytest.raises(UnusableFolder, match="has its file already"):
         add_hosts(f"{tmp_path}/s", ["10.0.0.11"])
+
+
+def test_certificates_are_renewed(tmp_path: Path) -> None:
+    """A new key and a certificate of the same CA for the host that is named; what was added to its file stays."""
+    make(f"{tmp_path}/s", ["10.0.0.11", "10.0.0.12"], [])
+    files = [tmp_path / f"s/brokers/10.0.0.1{number}.properties" for number in (1, 2)]
+    with files[0].open("a") as file:
+        file.write("log.dirs=/data\n")
+    before = [settings(file) for file in files]
+    trusted = (tmp_path / "s/ca.pem").read_bytes()
+    assert renew(f"{tmp_path}/s", ["10.0.0.11"]) == [str(files[0])]
+    after = [settings(file) for file in files]
+    assert after[1] == before[1]
+    changed = {name for name in after[0] if after[0][name] != before[0].get(name)}
+    assert changed == {"ssl.keystore.certificate.chain", "ssl.keystore.key"}
+    assert after[0].keys() == before[0].keys()
+    certificate = x509.load_pem_x509_certificate(after[0]["ssl.keystore.certificate.chain"].encode())
+    certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(trusted))
+    assert (tmp_path / "s/ca.pem").read_bytes() == trusted
+    assert stat.S_IMODE(files[0].stat().st_mode) == 0o600
+    assert renew(f"{tmp_path}/s") == [str(file) for file in files]
+    with pytest.raises(UnusableFolder, match=r"no broker on 10\.0\.0\.13"):
+        renew(f"{tmp_path}/s", ["10.0.0.13"])
 
 
 @pytest.mark.parametrize(
