@@ -112,7 +112,7 @@ def load(work: Path, server: Server, shape: Shape, seconds: float) -> dict[str, 
 
 def create_topic(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
-    admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(30)
+    admin.create_topics([NewTopic("t", PARTITIONS, 1)], request_timeout=120)["t"].result(120)
 
 
 @contextlib.contextmanager
