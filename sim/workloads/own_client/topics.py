@@ -54,6 +54,8 @@ class ClientTopics:
         self.changed: Callable[[str], object] = lambda what: None
         self.is_awaited: Callable[[str], bool] = lambda topic: False
         """Whether records for a topic are on their way, so that it cannot be deleted yet."""
+        self.under_way: str | None = None
+        """The change that was begun and is not done: brokers and members may hear of it at any moment."""
         self.changes = 0
         self.stopping = False
         self._ids: dict[str, bytes] = {}
@@ -85,18 +87,26 @@ class ClientTopics:
             else:
                 await self.renew()
 
+    def _begins(self, what: str) -> None:
+        self.under_way = what
+        self.changed(what)
+
+    def _is_done(self, what: str) -> None:
+        self.under_way = None
+        self.changed(what)
+
     async def grow(self) -> None:
         """One more partition."""
         kind = messages.CreatePartitionsRequest
         count = self.counts[GROWN] + 1
-        self.changed(f"{GROWN} grows")
+        self._begins(f"{GROWN} grows")
         asked = kind.CreatePartitionsTopic(name=GROWN, count=count, assignments=None)
         # INVALID_PARTITIONS: it has as many already, by a request whose answer was lost.
         wanted = (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS)
         request = kind(topics=[asked], timeout_ms=REQUEST_MS_MAX)
         await self._until(ApiKey.CREATE_PARTITIONS, request, lambda answer: answer.results[0].error_code, wanted)
         self.counts[GROWN] = count
-        self.changed(f"{GROWN} has grown")
+        self._is_done(f"{GROWN} has grown")
 
     async def renew(self) -> None:
         """Deletes a topic, and makes another one of its name."""
@@ -108,7 +118,7 @@ class ClientTopics:
         """Deletes a topic, once nothing is on its way to it that could arrive in the next one of its name."""
         self.open.discard(topic)
         await self._until_at_rest(topic)
-        self.changed(f"{topic} is deleted")
+        self._begins(f"{topic} is deleted")
         kind = messages.DeleteTopicsRequest
         request = kind(
             topics=[kind.DeleteTopicState(name=None, topic_id=TopicId(self._ids[topic]))], timeout_ms=REQUEST_MS_MAX
@@ -117,7 +127,7 @@ class ClientTopics:
         await self._until(
             ApiKey.DELETE_TOPICS, request, lambda answer: answer.responses[0].error_code, wanted, version=BY_ID
         )
-        self.changed(f"{topic} was deleted")
+        self._is_done(f"{topic} was deleted")
 
     async def _until_at_rest(self, topic: str) -> None:
         while True:
@@ -126,7 +136,7 @@ class ClientTopics:
             await asyncio.sleep(PAUSE_S)
 
     async def _create(self, topic: str) -> None:
-        self.changed(f"{topic} is made")
+        self._begins(f"{topic} is made")
         kind = messages.CreateTopicsRequest
         configs = {
             "segment.bytes": "16000",
@@ -153,7 +163,7 @@ class ClientTopics:
         assert known is not None
         self._ids[topic] = known
         self.changes += 1
-        self.changed(f"{topic} was made")
+        self._is_done(f"{topic} was made")
         self.open.add(topic)
 
     async def _id_of(self, topic: str) -> bytes | None:

@@ -210,7 +210,9 @@ class ClientUsers:
         while not self._stopping:
             for group, members in self._members.items():
                 owned = [partition for member in members for partition in member.assignment]
-                at_rest = all(member.is_at_rest for member in members)
+                # As long as a topic is being changed, members may hear of it, however long that takes.
+                is_changing = self._topics is None or self._topics.under_way is not None
+                at_rest = not is_changing and all(member.is_at_rest for member in members)
                 self._watches[group].looked_at(owned if at_rest else (), self._expected(group))
             await asyncio.sleep(LOOK_S)
 
