@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 ACCEPT: Final = 1
 RELEASE: Final = 2
 REJECT: Final = 3
+UNBEARABLE: Final = 7
+"""One record in so many is released by whichever member gets it, until it reaches the delivery limit."""
 KINDS: Final = (ACCEPT, ACCEPT, ACCEPT, RELEASE, REJECT)
 POISON_EVERY: Final = 16
 """Of so many offsets one is released by each member that gets it, as a record that no application can digest: it comes
@@ -164,7 +166,8 @@ class ShareMember:
         return got
 
     async def _acknowledge(self, broker: int, place: TopicPartition, first: int, last: int) -> None:
-        kind = ACCEPT if self.calm else KINDS[self._random.below(len(KINDS))]
+        drawn = KINDS[self._random.below(len(KINDS))]
+        kind = ACCEPT if self.calm else RELEASE if first % UNBEARABLE == 0 else drawn
         if not self.calm and first % POISON_EVERY + last - first >= POISON_EVERY - 1:
             kind = RELEASE
         if not self.calm and self._random.chance(VANISH_CHANCE):
