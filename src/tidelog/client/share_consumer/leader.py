@@ -139,24 +139,29 @@ class Leader:
                 return
 
     async def close(self, deadline: Deadline) -> None:
-        """Tells what is to be told, ends the session, so that what is locked is released, and the connection."""
+        """Tells what is to be told, ends the session, so that what is locked is released, and the connection.
+
+        What the broker could not take by the deadline is a failure, and told as such: those records come again.
+        """
         try:
-            async with asyncio.timeout(deadline.remaining_s), self._turn:
-                self.look()
-                self._tell_lost()
-                connection = self._connection
-                if connection is not None and self._session.is_open:
-                    for delivery in self.deliveries:
-                        delivery.renew_no_more()
-                    taken = Taken(self.deliveries)
-                    request = self._session.close(taken.by_place())
-                    self._told(self._acknowledged(await self._ask(connection, request, taken, self._answer_s), taken))
+            async with asyncio.timeout(deadline.remaining_s):
+                for delivery in self.deliveries:
+                    delivery.renew_no_more()
+                if self.has_said:
+                    await self.acknowledge(deadline)
+                async with self._turn:
+                    self.look()
+                    if self._connection is not None and self._session.is_open:
+                        taken = Taken(self.deliveries)
+                        response = await self._ask(
+                            self._connection, self._session.close(taken.by_place()), taken, self._answer_s
+                        )
+                        self._told(self._acknowledged(response, taken))
         except (TimeoutError, ClientError, KafkaError):
-            self._tell_lost()  # What was locked is released with the connection.
+            pass  # What was locked is released with the connection; what was said of it is told below.
         finally:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            self._end(ConnectionFailed("the share consumer closed before the broker took the acknowledgement"))
+            self._tell_lost()
 
     async def _acknowledge(self, deliveries: list[Delivery]) -> dict[SharedPlace, KafkaError]:
         """A ShareAcknowledge of these; [partition] -> why it was refused there."""
