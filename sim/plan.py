@@ -39,19 +39,19 @@ class FaultKind(Enum):
     STORE_KILL = "the store dies and comes back"
     CONTROLLER_DEATH = "the controller dies, or stands still, between two of its writes"
     DEATH_AFTER_JOIN = "as a replica joins an ISR, all others in it die"
-    CONTROLLER_MOVED = "somebody deletes /controller, and who held it hears of it late"
-    DEATH_IN_MOVE = "as a partition begins to move, who is to have it, who has it, or the controller dies"
+    CONTROLLER_MOVED = "a client deletes /controller, and the broker that held it notices late"
+    DEATH_IN_MOVE = "as a partition begins to move, a broker that gets it, one that has it, or the controller dies"
     WRITE_UNANSWERED = "a connection to the store breaks in the middle of a write, which is carried out or not"
     QUORUM_LOST = "the servers of the store have no quorum for a while: all sessions wait"
-    SERVER_BEHIND = "a server of the store falls behind: who is connected with it reads the past"
+    SERVER_BEHIND = "a server of the store falls behind: its clients read the past"
     SERVER_DOWN = "a server of the store is down: its sessions go on with others"
     SHORTAGE = "descriptors or memory run out for a while"
     DISK_FULL = "there is no room on a disk for a while"
     DISK_HANGS = "an operation of a disk does not return for seconds"
     CONTROLLER_UNHEARD = "what a broker and the controller answer each other is lost for longer than they wait"
-    ROT = "a bit of what was synced long ago is another one now, on one replica of a partition"
-    LEADER_LOST_IN_END = "as a transaction ends, all in sync with the leader of one of its partitions die with it"
-    DAMAGED_FIRST = "a bit in the tail of a log is another one, all brokers die, and that log's is back first"
+    ROT = "a bit of what was synced long ago flips, on one replica of a partition"
+    LEADER_LOST_IN_END = "as a transaction ends, the leader of one of its partitions dies, and its whole ISR with it"
+    DAMAGED_FIRST = "a bit in the tail of a log flips, all brokers die, and that log's broker is back first"
     ANSWERS_LOST = "answers to users of our own client are lost, with their connections"
 
 
@@ -69,7 +69,7 @@ faults that they had. None of them stands in `LONE`."""
 OF_DISKS: Final = (FaultKind.SHORTAGE, FaultKind.DISK_FULL, FaultKind.DISK_HANGS, FaultKind.ROT)
 OF_CLIENTS: Final = (FaultKind.ANSWERS_LOST,)
 DIRECTED: Final = (FaultKind.LEADER_LOST_IN_END, FaultKind.DAMAGED_FIRST)
-"""Each a situation that is brought about step by step, as the first that happens in a run."""
+"""Faults that bring a situation about step by step; each is the first fault of its run."""
 DIRECTED_CHANCE: Final = 0.3
 ANSWERS_LOST_CHANCE: Final = 0.7
 AWAITED: Final[tuple[FaultKind, ...]] = ()
@@ -102,7 +102,7 @@ class TopicPlan:
     partitions: int
     configs: dict[str, str]
     retains: bool = True
-    """Whether nothing but DeleteRecords deletes its records."""
+    """Whether only DeleteRecords deletes its records."""
     compacted: bool = False
     """Whether only the last value of each key is promised."""
     unclean: bool = False

@@ -62,7 +62,7 @@ def split_batches(data: bytes) -> list[Batch]:
 
 
 def check_log(log: Log) -> list[Batch]:
-    """Checks all that one log can be asked; gives its batches."""
+    """All checks that one log allows, without its replicas (`sim/invariants.py`); returns its batches."""
     check_bounds(log)
     batches = read_batches(log)
     check_shape(log, batches)
@@ -74,7 +74,7 @@ def check_log(log: Log) -> list[Batch]:
 
 
 def check_bounds(log: Log) -> None:
-    """Invariant 6, as far as one moment shows it."""
+    """Invariant 6 (`sim/invariants.py`), as far as a single moment shows it."""
     bounds = (log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset)
     require(6, list(bounds) == sorted(bounds), f"{log}: start, stable, high watermark, end are {bounds}")
     require(6, log.flushed_offset <= log.log_end_offset, f"{log}: flushed to {log.flushed_offset}, past its end")
@@ -188,7 +188,7 @@ def check_transactions(log: Log, batches: list[Batch]) -> None:
 
 
 def check_indexes(log: Log, batches: list[Batch]) -> None:
-    """Invariant 3: each batch is found by any offset in it, and each timestamp at the first record that reaches it."""
+    """Invariant 3: each batch is found by any offset in it, and each timestamp at the first record that is as late."""
     for header, _, data in batches:
         for offset in range(max(header.base_offset, log.log_start_offset), header.next_offset):
             result = log.read(offset, 1, up_to_offset=log.log_end_offset)

@@ -1,8 +1,8 @@
 """Every state that a partition ever had in the metadata store, and whether it could follow from the one before.
 
-Invariant 8: the leader is in the ISR, ISR changes are by compare-and-set and only of replicas; 7: an epoch has one
-leader, elections come from the ISR, and writes of deposed controllers do nothing; 9: who was away is out of the ISR
-before it can be elected; 19: a replica that is marked as damaged is not elected.
+Invariant 8: the leader is in the ISR, ISR changes are by compare-and-set, and an ISR has replicas only; 7: an epoch has
+one leader, elections come from the ISR, and writes of deposed controllers do nothing; 9: a broker that was away leaves
+the ISR before it can be elected; 19: a replica that is marked as damaged is not elected.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _STATE_PATH: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/([0-9]+)/state")
 _TOPIC_PATH: Final = re.compile(r"/brokers/topics/([^/]+)")
 NOTICED_S: Final = 3.0
-"""After which a controller is taken to know of a registration."""
+"""So long after a registration the checks assume that the controller knows of it."""
 
 
 class PartitionStates:
@@ -43,12 +43,12 @@ class PartitionStates:
         self._history = history
         self._seconds = seconds
         self._sizes: dict[TopicPartition, list[tuple[float, int]]] = {}
-        """When each partition's ISR came to have how many members."""
+        """[partition] -> (when, how many members its ISR had from then on)"""
         self._registrations: dict[int, float] = {}
         """When each broker registered last."""
         self.on_joined: Callable[[TopicPartition, PartitionState, int, int | None], None] = lambda *_: None
         """Told of each broker that came into an ISR, with the broker epoch under which it is registered; None where it
-        is not, or so short that the controller need not know."""
+        is not, or so recently that the controller need not know."""
         self._incarnations: dict[str, dict[int, int]] = {}
         """[state path][broker] -> the broker epoch with which it was last seen in the ISR."""
         self.observers: list[Callable[[TopicPartition, PartitionState, PartitionState], None]] = []

@@ -1,4 +1,5 @@
-"""What retention takes from a leader's log: nothing that is too young, and no more bytes than are too many.
+"""What retention takes from a leader's log: nothing that is too young, and no more bytes than its limit
+asks for.
 
 A leader is looked at again and again; what has gone from its front since the last time, in the same epoch, was taken by
 retention (DeleteRecords has topics of its own). Where clocks jump nothing can be said of ages.
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Look(NamedTuple):
-    """At a leader's log."""
+    """A leader's log at one moment."""
 
     epoch: int
     end: int
@@ -25,7 +26,7 @@ class _Look(NamedTuple):
 
 
 class Retention:
-    """Of all leaders of some topics."""
+    """What retention took from the leaders of some topics."""
 
     def __init__(self, topics: frozenset[str], *, clocks_jump: bool) -> None:
         """`topics`: those whose records only retention deletes."""

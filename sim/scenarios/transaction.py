@@ -1,4 +1,4 @@
-"""A partition's log as `log_scenario` lives it, with transactions in it that begin, end and stay open over crashes."""
+"""A partition's log as in `sim/scenarios/log.py`, with transactions that begin, end and stay open over crashes."""
 
 from __future__ import annotations
 

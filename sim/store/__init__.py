@@ -1,1 +1,1 @@
-"""The metadata store of a simulated cluster: its machine, its sessions, its ensemble, all that it ever held."""
+"""The metadata store of a simulated cluster: its machine, its sessions, its ensemble, the history of its nodes."""

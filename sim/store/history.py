@@ -18,8 +18,8 @@ from tidelog.store.client import Stat
 from tidelog.store.tree import Snapshot, Tree, parent_of
 
 _FENCED: Final = re.compile(rf"{TOPICS}/[^/]+/partitions(/.*)?")
-"""Paths of what the present controller alone writes. The node of a topic itself, its settings, and the wish that
-it shall go are none of them: Kafka writes these without the fence.
+"""Paths of what the present controller alone writes. The nodes of a topic itself, of its settings and of
+its deletion are not among them: Kafka writes these without the fence.
 """
 
 
@@ -39,7 +39,7 @@ Observer = Callable[[str, Version, Version], None]
 
 
 class StoreHistory:
-    """Of one run."""
+    """All versions of all nodes of one run."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, list[Version]] = {}
@@ -47,7 +47,7 @@ class StoreHistory:
         self.zxid = 0
         """Of the last transaction applied."""
         self.acknowledged_zxid = 0
-        """Greatest that any client was told of."""
+        """The greatest zxid that any client was told of."""
         self.observers: list[Observer] = []
         self.is_passing = False
         """Whether observers are told of a change that another one in the same transaction follows."""
@@ -57,7 +57,8 @@ class StoreHistory:
     ) -> None:
         """A transaction was applied to `tree`, and touched `paths` in that order.
 
-        `data`: [index of a path] -> what was set. Of a node that it changed several times observers see each change.
+        `data`: [index of a path] -> what was set. Where it changed a node several times, observers see each
+        change.
         """
         self.zxid = tree.zxid
         for index, path in enumerate(paths):
@@ -85,9 +86,9 @@ class StoreHistory:
         self.is_passing = False
 
     def written_by(self, session_id: int, paths: Iterable[str]) -> None:
-        """A session has written, which is not noted yet: what is the controller's to write, no other client may.
+        """A session has written; the change is not noted yet. Only the controller may write what is fenced.
 
-        Between two controllers it is the last one's: who comes next reads everything after its election.
+        Between two controllers the last one may: the next one reads everything after its election.
         """
         theirs = [path for path in paths if _FENCED.fullmatch(path)]
         if not theirs:
@@ -138,7 +139,7 @@ class StoreHistory:
         self.acknowledged_zxid = max(self.acknowledged_zxid, zxid)
 
     def check_read(self, path: str, since: int, data: bytes | None, stat: Stat | None, *, has_data: bool) -> None:
-        """A read that began when `since` was the last acknowledged transaction was answered."""
+        """Checks the answer to a read that began when `since` was the last acknowledged transaction."""
         versions = self.versions(path)
         for index, version in enumerate(versions):
             following = versions[index + 1].zxid if index + 1 < len(versions) else since + 1
@@ -182,7 +183,7 @@ class StoreHistory:
 
 
 def check_replay(live: Tree, loaded: Snapshot) -> None:
-    """What a load finds, when all is committed, is the tree that was."""
+    """Checks that a load finds the whole tree once all of it is committed."""
     expected = live.snapshot()
     found = Tree(loaded).snapshot()
     require(16, found.zxid == expected.zxid, f"a replay ends at {found.zxid}, the tree at {expected.zxid}")

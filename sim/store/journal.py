@@ -2,8 +2,8 @@
 
     length uint32 | CRC-32 uint32 | pickled Changes
 
-SQLite keeps its files itself and cannot be given a disk; this keeps its promise (a commit is durable when it returns,
-whole or not at all) on a disk that forgets.
+SQLite keeps its files itself and cannot be given a simulated disk. The journal makes SQLite's promise (a commit is
+durable when it returns, whole or not at all) on a disk that loses what was not synced.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HEADER: Final = Struct(">II")
 
 
 class JournalPersistence:
-    """`tidelog.store.persistence.Persistence`."""
+    """Keeps the changes of the tree (`tidelog.store.persistence.Persistence`) in the journal."""
 
     def __init__(self, disk: Disk, directory: str, executor: Executor) -> None:
         self._disk = disk
@@ -77,4 +77,4 @@ class JournalPersistence:
         self._end += len(data)
 
     async def close(self) -> None:
-        """Every commit has closed the file after itself."""
+        """Does nothing: every commit has closed the file."""

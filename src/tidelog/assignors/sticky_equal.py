@@ -1,7 +1,8 @@
-"""Which member keeps and which gets what, when all members want the same topics: in time linear in the partitions.
+"""Shares partitions equally among members that all want the same topics, in time linear in the partitions.
 
 Balance is strict: with P partitions and C members each ends with P div C, and P mod C of them with one more. A
-member keeps what it owned up to that; the rest is dealt to those below it, in turn. So nothing moves that need not:
+member keeps what it owned up to its share; what is over goes, in turn, to members that have less than theirs. No
+partition moves without need:
 
     a owned 0 1 2 3, b owned 4 5, c is new  ->  a keeps 0 1, b 4 5, c gets 2 3
 """
@@ -17,7 +18,10 @@ from tidelog.model.identifiers import TopicPartition
 
 
 class EqualShares:
-    """One rebalance. `kept`: what each member owned and no other claims; every member wants all of `topics`."""
+    """One rebalance, in which every member wants all of `topics`.
+
+    `kept`: what each member owned until now, where no other member claims it.
+    """
 
     def __init__(
         self, kept: Mapping[MemberId, Iterable[TopicPartition]], topics: Mapping[str, TopicLayout], racks: Racks

@@ -49,7 +49,7 @@ H = TypeVar("H", str, None)
 
 
 class Pattern(enum.StrEnum):
-    """What a resource's name means."""
+    """How the name of an ACL's resource is compared with the names of topics, groups and so on."""
 
     LITERAL = "literal"
     PREFIXED = "prefixed"
@@ -65,7 +65,7 @@ SUPPORTED: Final = {
     ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
     ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
 }
-"""Operations of each type, beside ALL."""
+"""Operations of each type, besides ALL."""
 _PRODUCER: Final = {
     ResourceType.TOPIC: (Operation.WRITE, Operation.DESCRIBE, Operation.CREATE),
     ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE),
@@ -117,7 +117,7 @@ class Resources(OptionGroup):
         ]
 
     def required(self) -> list[tuple[ResourceType, str]]:
-        """As `named`; WrongUsage where nothing is."""
+        """As `named`; WrongUsage where no resource is named."""
         found = self.named()
         if not found:
             raise WrongUsage("name a resource: --topic, --group, --cluster, --transactional-id, --delegation-token")
@@ -126,7 +126,7 @@ class Resources(OptionGroup):
 
 @dataclass(frozen=True)
 class Users(OptionGroup):
-    """Which users may, and which may not, from which addresses."""
+    """The users that an ACL allows or denies, and the addresses that it is about."""
 
     allow: Annotated[
         list[str] | None,
@@ -136,14 +136,15 @@ class Users(OptionGroup):
     ] = None
     deny: Annotated[
         list[str] | None,
-        typer.Option("--deny", "--deny-principal", metavar="USER", help="Who may not, whatever else says."),
+        typer.Option("--deny", "--deny-principal", metavar="USER", help="Who may not, whatever other ACLs allow."),
     ] = None
     allow_host: Annotated[
         list[str] | None,
-        typer.Option("--allow-host", metavar="ADDRESS", help="From there alone. \\[default: anywhere]"),
+        typer.Option("--allow-host", metavar="ADDRESS", help="Allowed from this address only. \\[default: anywhere]"),
     ] = None
     deny_host: Annotated[
-        list[str] | None, typer.Option("--deny-host", metavar="ADDRESS", help="From there. \\[default: anywhere]")
+        list[str] | None,
+        typer.Option("--deny-host", metavar="ADDRESS", help="Denied from this address. \\[default: anywhere]"),
     ] = None
 
     def entries(self, *, anywhere: H) -> list[tuple[str, str | H, Permission]]:
@@ -175,7 +176,7 @@ class Operations(OptionGroup):
     ] = False
 
     @property
-    def are_said(self) -> bool:
+    def names_operations(self) -> bool:
         return bool(self.operation or self.producer or self.consumer)
 
     def of(self, resources: Sequence[tuple[ResourceType, str]]) -> list[tuple[ResourceType, str, Operation]]:
@@ -284,7 +285,7 @@ def remove(
     if users.allow or users.deny:
         # What is not said is not asked for: a user's ACLs go with all operations, from wherever.
         wanted: list[tuple[ResourceType, str, int]] = [(kind, name, ANY) for kind, name in named]
-        if operations.are_said:
+        if operations.names_operations:
             wanted = [*operations.of(named)]
         filters = [
             replace(base, principal=user, host=host, operation=each, permission=permission)
@@ -292,7 +293,7 @@ def remove(
             for base in _filters([(kind, name)], pattern)
             for user, host, permission in users.entries(anywhere=None)
         ]
-    elif operations.are_said or users.allow_host or users.deny_host:
+    elif operations.names_operations or users.allow_host or users.deny_host:
         raise WrongUsage("name whose ACLs: --allow USER or --deny USER; without any of these options all are removed")
     else:
         filters = _filters(named, pattern)

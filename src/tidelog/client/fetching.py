@@ -43,16 +43,16 @@ class FetchSettings:
     partition_max_bytes: int = 8 << 20
     isolation: int = READ_UNCOMMITTED
     rack: str = ""
-    """client.rack: a `Fetcher` reads from a follower there where brokers say so (KIP-392); "": from leaders."""
+    """client.rack: a `Fetcher` reads from a follower in it, if the leader names one (KIP-392); "": from leaders."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FetchedData:
     """What one fetch gave of one partition.
 
-    `records` are whole batches (v2) that hold the offsets from `fetch_offset`, where the first batch may begin
-    earlier, up to `next_offset` (exclusive): where to fetch on. Empty when there was nothing yet. A consumer that
-    reads committed records only skips those of `aborted` (producer id, first offset) up to their abort marker.
+    `records` are whole batches (v2) with the offsets from `fetch_offset` to `next_offset` (exclusive), from which the
+    next fetch goes on; the first batch may begin before `fetch_offset`. Empty when there was nothing yet. A consumer
+    of committed records skips those of `aborted` (producer id, first offset) up to their abort marker.
     """
 
     topic_partition: TopicPartition
@@ -64,11 +64,11 @@ class FetchedData:
     log_start_offset: int
     aborted: tuple[tuple[int, int], ...] = ()
     leader_epoch: int = -1
-    """Of the last batch: with `next_offset` it is a position that a cut log is found by (KIP-320). -1: no batch."""
+    """Of the last batch; with it a leader tells whether the log was cut below `next_offset` (KIP-320). -1: no batch."""
     preferred_replica: int = -1
     """The follower that the leader wants this reader to go to (KIP-392); there are no records then. -1: none."""
     leader: LeaderHint | None = None
-    """Which other broker leads the partition, where the broker asked does not, and says so (KIP-951)."""
+    """The leader that a broker names which does not lead the partition itself (KIP-951)."""
 
     def unreadable(self, offset: int, error: KafkaError) -> KafkaError:
         """What to raise when the batch that holds `offset` cannot be decoded: where it is, and how to go on."""
@@ -80,9 +80,10 @@ class FetchedData:
 
 
 def rotten_batch(topic_partition: TopicPartition, offset: int) -> KafkaError:
-    """What a fetch that was answered with CORRUPT_MESSAGE comes to: brokers say so where no replica has the records.
+    """The error to raise where a fetch was answered with CORRUPT_MESSAGE: no replica has the records at `offset`.
 
-    As Java's consumer does: asking again would go on for ever, and records behind are not to be taken unasked.
+    Java's consumer raises it, too: asking again would go on for ever, and later records are not taken unless the caller
+    asks for them.
     """
     error = KafkaError(
         ErrorCode.CORRUPT_MESSAGE,
@@ -126,9 +127,12 @@ def fetched(
     positions: Mapping[TopicPartition, int],
     names: Mapping[TopicId, str] | None = None,
 ) -> Iterator[tuple[TopicPartition, ErrorCode, str | None, FetchedData]]:
-    """The partitions of a response to a fetch of `positions`: each with its error, its data without records where there
-    is one. An error of the whole response is every partition's. There may be none, as under a quota, or, in a session,
-    only those with news. `names` are the topics by the ids that the request named; None: as `routing` knows them."""
+    """The partitions of a response to a fetch of `positions`: each with its error; one with an error has no records.
+
+    An error of the whole response is every partition's. A response may name no partition, as under a quota, or, in a
+    session, only those with news. `names` are the topics by the ids that the request named; None: as `routing` knows
+    them.
+    """
     if response.error_code:
         code = error_code(response.error_code)
         for topic_partition, position in positions.items():

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import uvloop
 
 from tidelog.records import implementation
+from tidelog.storage.ordinary import append_ordinary
 
 if TYPE_CHECKING:
     from tidelog.config.broker_config import BrokerConfig
@@ -146,6 +147,8 @@ def log_absent_kernel() -> None:
     """Says once that plain Python does what the compiled kernel would, and what that costs."""
     if implementation.ABSENT:
         logger.warning("kernel_absent: reason=%r effect=%r", implementation.ABSENT, implementation.PURE_COST)
+    elif append_ordinary is None:
+        logger.warning("compiled_append_absent: effect='produce requests cost twice the processor time'")
 
 
 def settle_memory() -> None:

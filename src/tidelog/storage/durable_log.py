@@ -2,7 +2,8 @@
 
     append --> unflushed_since_ms --> flush_task --> flushed_offset
 
-flush.messages, flush.ms and rolling ask for a flush; `flushing` knows what has to be synced. `Log` appends to it.
+flush.messages, flush.ms and rolling ask for a flush; `flushing` knows what has to be synced. Its subclass `Log`
+adds appends.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class DurableLog(TruncatableLog):
             self.folder.owner.flush_wanted(self.topic_partition)
 
     def truncation_is_durable(self) -> None:
-        """Flushes that waited for it go on."""
+        """Called when a truncation is durable: flushes that waited for it go on."""
         if self.log_end_offset > self.flushed_offset:
             self._flush_if_due()
             if self.active.base_offset > self.flushed_offset:
@@ -104,7 +105,8 @@ class DurableLog(TruncatableLog):
             self._flush_if_due()
 
     def finish_steps(self) -> None:
-        """Does what earlier steps have left to do to files. `KafkaError` KAFKA_STORAGE_ERROR: it still has to be."""
+        """Does what earlier steps have left to do to files. `KafkaError` KAFKA_STORAGE_ERROR: it is
+        not done yet."""
         self.folder.check_online()
         try:
             self.folder.finish_steps()
@@ -116,7 +118,8 @@ class DurableLog(TruncatableLog):
     def close(self) -> bool:
         """Finishes every file, as a clean stop must; true if any has changed and is to be synced.
 
-        Either by `sync_files`, or by a sync of everything, `install_epochs`, and another sync of everything.
+        The caller syncs either by `sync_files`, or by a sync of everything, `install_epochs`, and another sync of
+        everything.
 
         OSError if the disk refuses.
         """

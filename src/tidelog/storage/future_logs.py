@@ -9,8 +9,8 @@ that the log has, **it takes its place in two steps**, each durable before the n
     1. first/t-0                          is renamed to t-0.<...>-delete, as a deleted log is
     2. second/t-0.<...>-future            is renamed to t-0
 
-A crash before the first leaves both: the move goes on where it was. A crash between them leaves the copy alone, while
-every directory works: `settle` finishes the second step at the next start. Kafka takes the steps in the other order,
+A crash before the first leaves both: the move goes on where it was. A crash between them leaves only the copy:
+if every directory works, `settle` finishes the second step at the next start. Kafka takes the steps in the other order,
 and a crash between them leaves two folders t-0, with which neither Kafka nor we start.
 """
 
@@ -43,7 +43,7 @@ logger: Final = logging.getLogger(__name__)
 def check_folder_name(topic_partition: TopicPartition) -> None:
     """KafkaError INVALID_TOPIC_EXCEPTION where a copy's folder would have too long a name for a file system.
 
-    One whose name had to be cut would not be known again at the next start.
+    A folder whose name had to be cut would not be known again at the next start.
     """
     if not marked_folder(topic_partition, bytes(16), FUTURE_FOLDER).startswith(f"{topic_partition}."):
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
@@ -94,7 +94,8 @@ class FutureLogs:
         self._add(log, directory)
 
     def settle(self, *, all_online: bool) -> None:
-        """Everything was loaded: finishes what a crash has interrupted, and drops copies of nothing."""
+        """Everything was loaded: finishes what a crash has interrupted, and drops copies of another topic's log or in
+        their own log's directory."""
         for log in list(self._futures.values()):
             topic_partition = log.topic_partition
             current = self._logs.get(topic_partition)
@@ -113,7 +114,7 @@ class FutureLogs:
     def create(self, topic_partition: TopicPartition, directory: LogDirectory) -> Log:
         """An empty copy in `directory`, beginning where the log begins; durable with its first flush.
 
-        Checkpoints of `directory` must not speak of an earlier log of that name any more. KafkaError
+        The caller has removed an earlier log of that name from the checkpoints of `directory`. KafkaError
         INVALID_TOPIC_EXCEPTION for a name that is too long, KAFKA_STORAGE_ERROR.
         """
         current = self._logs[topic_partition]
@@ -168,10 +169,10 @@ class FutureLogs:
         self._delete_later(directory, target, 0)
 
     def replace(self, topic_partition: TopicPartition) -> Log:
-        """The copy takes the place of its log, which it must equal, and be as durable as; gives it.
+        """Puts the copy in the place of its log, and returns it. It must have all that the log has, as durably.
 
-        Syncs both directories in this thread: nothing may be appended before. KafkaError KAFKA_STORAGE_ERROR: nothing
-        was replaced, or a directory went offline; then a start finds what is to be done.
+        Syncs both directories in this thread: until it returns, nothing may be appended to the log. KafkaError
+        KAFKA_STORAGE_ERROR: nothing was replaced, or a directory went offline and the next start goes on (`settle`).
         """
         old, directory = self._logs[topic_partition], self._owners[topic_partition]
         new = self._futures[topic_partition]

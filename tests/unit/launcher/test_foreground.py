@@ -9,6 +9,7 @@ import signal
 
 import pytest
 
+from tidelog.launcher import foreground
 from tidelog.launcher.foreground import Stop, first_failure, log_absent_kernel, run, run_all
 from tidelog.records import implementation
 
@@ -126,6 +127,7 @@ def test_an_absent_kernel_is_told_with_its_cost(
 ) -> None:
     """A warning where plain Python does the work, nothing where the kernel does."""
     monkeypatch.setattr(implementation, "ABSENT", "")
+    monkeypatch.setattr(foreground, "append_ordinary", object())
     log_absent_kernel()
     assert caplog.messages == []
     monkeypatch.setattr(implementation, "ABSENT", "No module named 'tidelog.records._kernel'")
@@ -133,3 +135,11 @@ def test_an_absent_kernel_is_told_with_its_cost(
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert caplog.messages[0].startswith("kernel_absent: reason=\"No module named 'tidelog.records._kernel'\" effect=")
     assert "million" in caplog.messages[0]
+
+
+def test_an_absent_compiled_append_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Where only that one is missing; without the kernel its warning says it all."""
+    monkeypatch.setattr(implementation, "ABSENT", "")
+    monkeypatch.setattr(foreground, "append_ordinary", None)
+    log_absent_kernel()
+    assert [each.split(":")[0] for each in caplog.messages] == ["compiled_append_absent"]

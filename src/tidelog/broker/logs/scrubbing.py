@@ -1,4 +1,4 @@
-"""Has the logs scrubbed: a slice at a time on an I/O thread, with rests between them."""
+"""Runs the scrub of `storage/scrub.py`, which reads closed segments again: a slice at a time on an I/O thread."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger(__name__)
 
 LOOK_MS: Final = 60_000
-"""Between two looks whether a pass is due, and whether the settings ask for one by now."""
+"""How often it is looked whether a pass is due, by the settings of that moment."""
 FLUSH_MS: Final = 50
-"""Until it is looked again whether a flush is over: producers may wait for that one."""
+"""How long a slice waits for a flush that is under way, for which producers may wait."""
 
 
 class Scrubbing:
-    """On the loop's thread; what blocks runs on an I/O thread."""
+    """The scrubs of a broker's log directories. Called on the loop's thread; what blocks runs on an I/O thread."""
 
     def __init__(
         self, environment: BrokerEnvironment, logs: LogManager, disk_scheduler: DiskScheduler, repairs: Repairs

@@ -1,12 +1,13 @@
-"""The share partitions led by this broker: loaded from what is stored, changed by members, written before it counts.
+"""The share partitions led by this broker: loaded from what is stored, changed by members; a change is
+in force once it is written.
 
     find --> loading (ReadState) --> SharePartition <-- acquire, acknowledge, release, locks that end
                                           | Change
                                           v
                            one write at a time (WriteState) --> written | failed --> answers, waiting fetches
 
-A share partition is void with the leadership under which it was loaded, and where another leader has fenced it: the
-next question loads it anew, and locks of before are no more.
+A share partition becomes void when the leadership ends under which it was loaded, or another leader has fenced it: the
+next request loads it anew, and earlier locks are gone.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class LedSharePartition:
 
     @property
     def is_current(self) -> bool:
-        """Whether what it says counts."""
+        """Whether it is still the share partition of this leadership."""
         replica = self.replica
         return (
             not self.is_void
@@ -109,7 +110,7 @@ class LedSharePartition:
         return machine is not None and not (self._is_writing or self._changes or self.is_reading or machine.has_locks)
 
     def limit(self, settings: ShareSettings) -> int:
-        """The offset that deliverable records are below."""
+        """Records below this offset may be delivered."""
         replica = self.replica
         return replica.last_stable_offset if settings.read_committed else replica.high_watermark
 
@@ -317,7 +318,9 @@ class SharePartitions:
         return found
 
     def forget_quiet(self, group: str, places: Iterable[tuple[TopicId, int]] | None = None) -> None:
-        """Loads share partitions anew where no member is at work: a group without members may begin anew elsewhere.
+        """Drops share partitions of which all is stored; the next request loads them.
+
+        For a group without members, whose offsets a tool may reset.
 
         `places`: None: all of the group.
         """
@@ -328,7 +331,7 @@ class SharePartitions:
                 led.close()
 
     def known(self, group: str, topic_id: TopicId, partition: int) -> LedSharePartition | None:
-        """The share partition, if it is here, loaded and of now."""
+        """The share partition, if it is loaded here under the present leadership."""
         found = self._led.get(ShareKey(group, topic_id, partition))
         return found if found is not None and found.is_current and found.machine is not None else None
 

@@ -1,4 +1,4 @@
-"""The order of creation as a goal: a topic's partitions are led by the brokers in turn (documents 002, row R10).
+"""The order of creation as a goal: a topic's partitions are led by the brokers in turn.
 
     brokers 0 1 2 3, begun at 2:    partitions 0 1 2 3 4 ... are led by 2 3 0 1 2 ...
 
