@@ -42,6 +42,7 @@ class Durability:
         "folder",
         "is_cut",
         "rolls",
+        "times_emptied",
         "truncation_is_pending",
         "truncations",
         "unflushed_since_ms",
@@ -78,6 +79,8 @@ class Durability:
         """Counts them: a flush from before a roll has not synced the indexes of the segment that was closed."""
         self.truncations = 0
         """Counts them: a flush from before a truncation says nothing of what was appended after it."""
+        self.times_emptied = 0
+        """Counts the truncations that removed everything, once they were carried out and not only announced."""
 
     def loaded(self, flushed_offset: int, epochs_file: bytes | None) -> None:
         """What the loader has found."""

@@ -84,6 +84,11 @@ class TruncatableLog(ReadableLog):
         """Counts them: what was read before one may not be what the log holds after it."""
         return self.durability.truncations
 
+    @property
+    def times_emptied(self) -> int:
+        """How often `truncate_fully` has removed everything."""
+        return self.durability.times_emptied
+
     def truncation(self) -> Truncation:
         """What makes the last truncation durable."""
         return Truncation(self.durability, self.active)
@@ -194,6 +199,7 @@ class TruncatableLog(ReadableLog):
         self.epochs.clear()
         self._ends_at(offset)
         self.durability.flushed_offset = Offset(offset)
+        self.durability.times_emptied += 1
         self.producers.clear(offset)
         self.producers.snapshot_offset = offset
         if removed is None:

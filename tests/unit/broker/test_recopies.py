@@ -22,9 +22,11 @@ from tests.unit.broker.test_repairs import (
 )
 from tests.waiting import eventually
 
+from tidelog.broker.following.replica_fetcher_manager import ReplicaFetcherManager
 from tidelog.broker.logs import recopies, repairs
 from tidelog.metadata.replica_marks import MARKS
 from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import BrokerId, TopicPartition
 
 SCRUBBED: dict[str, Any] = {"log_initial_task_delay_ms": 0, "log_scrub_interval_ms": 0}
 
@@ -69,6 +71,37 @@ def test_a_followers_rotten_log_is_fetched_again(tmp_path: Path, caplog: pytest.
             await produce(brokers, 0, 1)
             await whole_again(brokers, 2, content)
             assert leader(brokers, 0) == 0
+
+    run(check())
+
+
+def test_a_cut_that_is_forgotten_with_its_followership_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The controller's order of another epoch comes between the announcement of the cut and the cut."""
+    begin_anew = ReplicaFetcherManager.begin_anew
+    orders: list[bool] = []
+
+    def interrupted(
+        manager: ReplicaFetcherManager, topic_partition: TopicPartition, leader_id: BrokerId | None
+    ) -> bool:
+        followed = manager.get(topic_partition)
+        has_begun = begin_anew(manager, topic_partition, leader_id)
+        if has_begun and not orders:
+            orders.append(True)
+            assert followed is not None
+            manager.follow(followed.replica, followed.follower.leader_id, followed.follower.leader_epoch)
+        return has_begun
+
+    monkeypatch.setattr(ReplicaFetcherManager, "begin_anew", interrupted)
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 3, min_insync_replicas=2, **SCRUBBED) as brokers:
+            content = await replicated(brokers, 3)
+            flip(path_of(brokers, 2), positions(content)[1] + 80)
+            await eventually(lambda: caplog.text.count("replica_copied_anew: partition=orders-0") == 2, "a second cut")
+            await whole_again(brokers, 2, content)
+            assert caplog.text.count("has_hole=False") == 1, "the log is said to be empty once it is"
 
     run(check())
 

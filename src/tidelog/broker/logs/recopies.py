@@ -69,7 +69,7 @@ class Stage(Enum):
 class _Recopy:
     """One replica's."""
 
-    __slots__ = ("log", "log_end", "not_before_ms", "offset", "probed", "since_ms", "source", "stage", "truncations")
+    __slots__ = ("log", "log_end", "not_before_ms", "offset", "probed", "since_ms", "source", "stage", "times_emptied")
 
     def __init__(self, log: Log, now_ms: int) -> None:
         self.log = log
@@ -85,7 +85,7 @@ class _Recopy:
         """Up to where it has been."""
         self.log_end = log.log_end_offset
         """Where the log ended that is given up."""
-        self.truncations = 0
+        self.times_emptied = 0
         """The log's, before the cut."""
 
     def enter(self, stage: Stage, now_ms: int) -> None:
@@ -318,7 +318,7 @@ class Recopies:
     def _cut(self, recopy: _Recopy) -> None:
         topic_partition = recopy.log.topic_partition
         recopy.log_end = recopy.log.log_end_offset
-        recopy.truncations = recopy.log.truncations
+        recopy.times_emptied = recopy.log.times_emptied
         try:
             has_begun = self._fetcher_manager.begin_anew(topic_partition, recopy.source)
         except KafkaError as error:
@@ -331,11 +331,14 @@ class Recopies:
             )
 
     def _look_at_cut(self, topic_partition: TopicPartition, recopy: _Recopy) -> None:
-        """Once nothing of the rotten log is left, it is a replica that has to fetch what it lacks, as any other."""
-        if recopy.log.truncations == recopy.truncations:
+        """Once nothing of the rotten log is left, it is a replica that has to fetch what it lacks, as any other.
+
+        A cut that was announced is forgotten with the followership, when an order of another leader epoch comes before
+        it is carried out: then the copy begins again.
+        """
+        if recopy.log.times_emptied == recopy.times_emptied:
             followed = self._fetcher_manager.get(topic_partition)
             if followed is None or followed.cut is None or self._now_ms - recopy.since_ms > LEAVING_MS:
-                # Another leader, another followership, which knows nothing of it.
                 recopy.enter(Stage.WANTED, self._now_ms)
             return
         if recopy.log.truncation_is_pending:
