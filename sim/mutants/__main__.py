@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Final
 
 from sim.mutants.hunt import ALL, hunt, live
@@ -41,7 +41,10 @@ def main() -> int:
     print(f"| {'mutant':30} | seed |    s | found by")
     print(f"|{'-' * 32}|-----:|-----:|{'-' * 40}", flush=True)
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        for found in pool.map(lambda mutant: hunt(mutant, arguments.seeds, arguments.seconds), chosen):
+        for hunted in as_completed(
+            [pool.submit(hunt, mutant, arguments.seeds, arguments.seconds) for mutant in chosen]
+        ):
+            found = hunted.result()
             caught += found.seed > 0
             seed = str(found.seed) if found.seed else "-"
             what = found.what or f"NOT FOUND: {found.mutant.meaning}"

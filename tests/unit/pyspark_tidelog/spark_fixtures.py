@@ -7,6 +7,7 @@ processes a core, "Python worker failed to connect back" is the machine's word, 
 from __future__ import annotations
 
 import os
+import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.waiting import until
 
 from pyspark_tidelog.connections import close_idle
 from pyspark_tidelog.spark_versions import PYSPARK_VERSION
@@ -48,6 +50,7 @@ class Broker:
         for result in results.values():
             if isinstance(result, Exception):
                 raise result
+        self._wait_for(chosen, partitions)
         return chosen
 
     def delete(self, topic: str) -> None:
@@ -60,6 +63,14 @@ class Broker:
         for result in results.values():
             if isinstance(result, Exception):
                 raise result
+        self._wait_for(topic, partitions)
+
+    def _wait_for(self, topic: str, partitions: int) -> None:
+        """Apache Kafka answers before its brokers know of new partitions."""
+        until(
+            lambda: len(self.client.partitions(re.compile(re.escape(topic))).get(topic, ())) == partitions,
+            f"{topic} has {partitions} partitions",
+        )
 
     def forget(self, topic: str, partition: int, before: int) -> None:
         """DeleteRecords: the log then starts at `before`."""
