@@ -170,7 +170,7 @@ def await_high_watermarks(data: str, records: int) -> None:
             return
         if time.monotonic() > deadline:
             raise TimeoutError(f"{noted} of {wanted} records are noted as committed in {data}")
-        time.sleep(0.5)
+        time.sleep(0.5)  # The checkpoint is in a file: Spark sends no event when it has grown.
 
 
 def compare(

@@ -140,7 +140,7 @@ def measure(bootstrap: str, first: tuple[int, int], size: int, throttle: int, se
         with Client(bootstrap) as client:
             time.sleep(3)  # What comes before is the client's own beginning.
             client.taken.clear()
-            time.sleep(seconds)
+            time.sleep(seconds)  # As long as the p99 before the waves is measured.
             before, plan = percentiles(client.taken), str(folder / "plan")
             goals = ("--balance", "counts", "--topic", TOPIC, "--traffic", "5", "--throttle", str(throttle))
             tidelog(bootstrap, folder, "plan", *goals, "--out", plan)

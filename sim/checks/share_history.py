@@ -37,8 +37,10 @@ class ShareHistory:
         stored: Callable[[TopicPartition], Leadership | None] = lambda _: None,
         presumed: Callable[[TopicPartition, int], Leadership | None] = lambda *_: None,
     ) -> None:
-        """`stored`: who leads a partition, as the store has it now; None where it does not say, as with a lone broker.
-        `presumed`: the same as a broker has it that takes itself for the leader."""
+        """`stored`: a partition's leadership in the store; None where the store has none, as with a lone broker.
+
+        `presumed`: the leadership in the view of a broker that takes itself for the leader.
+        """
         self.group = group
         self._stored = stored
         self._presumed = presumed
@@ -57,10 +59,10 @@ class ShareHistory:
     def _is_bound(self, partition: TopicPartition, asked: Asked) -> bool:
         """Whether the leader whose answer has just arrived had to know all that was acknowledged before it was asked.
 
-        One that was deposed, as by a pause longer than its session, delivers from memory until it hears of that, and
-        knows nothing of what its successors were told; so does Kafka's: locks are never written, and only who writes
-        is fenced. What its members acknowledge is refused. A leader is bound that knew at the question of the
-        leadership which the store has at the answer: since epochs only rise, it was the leader all the time between,
+        A leader that was deposed, as by a pause longer than its session, delivers from memory until it learns of that,
+        and lacks what its successors were told. Kafka's leaders do the same: locks are never written, and only writes
+        are fenced. What its members acknowledge is refused. A leader is bound if, when it was asked, it knew the
+        leadership that the store has when it answers: since epochs only rise, it was the leader all the time between,
         and has read its state, and fenced all others, under this epoch.
         """
         stored = self._stored(partition)

@@ -79,7 +79,7 @@ class Worker:
                 with urllib.request.urlopen(request, timeout=30):
                     return
             except (urllib.error.URLError, OSError):
-                time.sleep(0.5)
+                time.sleep(0.5)  # A worker that starts answers nothing yet, and sends no event when it does.
         raise Wrong("the worker does not take its connector")
 
     def end(self, *, kill: bool) -> None:
@@ -141,7 +141,7 @@ def _wait_for_records(bootstrap: str) -> None:
             ends = [consumer.get_watermark_offsets(TopicPartition(TOPIC, each), 30)[1] for each in range(PARTITIONS)]
             if sum(ends) > 0:
                 return
-            time.sleep(0.1)
+            time.sleep(0.1)  # Offsets are asked for again: no client is told when a topic gets its first record.
     finally:
         consumer.close()
     raise Wrong("no line came into the topic")

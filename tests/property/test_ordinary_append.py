@@ -21,7 +21,10 @@ from tidelog.storage.log import Log
 from tidelog.storage.log_config import LONG_MAX, LogConfig
 from tidelog.storage.ordinary import append_ordinary
 
-pytestmark = pytest.mark.skipif(append_ordinary is None, reason="no compiled append")
+pytestmark = pytest.mark.skipif(
+    append_ordinary is None,
+    reason="the compiled append was not built (it needs a C compiler): there is nothing to compare",
+)
 
 CONFIG = LogConfig(segment_bytes=4_000, index_interval_bytes=150, segment_index_bytes=96, max_message_bytes=900)
 

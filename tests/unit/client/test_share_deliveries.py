@@ -84,7 +84,7 @@ def test_the_last_word_counts_and_is_said_once() -> None:
 
 
 def test_what_may_be_taken_later_is_said_again_while_the_lock_lasts() -> None:
-    """A refusal for now is no result; one for good is, as is any once the lock has ended."""
+    """A refusal that may pass is no result; a final one is, and so is every refusal once the lock has ended."""
     passing = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     delivery = Delivery(P0, T0, range(2), lock_ends_at=100.0)
     delivery.say_of_rest(ACCEPT)

@@ -176,7 +176,7 @@ class ClientMetricsManager:
         return taken.recover(Exception, refuse).then(lambda code: self._answered(instance, code))
 
     def connection_closed(self, connection_id: int) -> None:
-        """A client is gone, or this connection of it: it may ask again at once. What it has pushed stays for now."""
+        """A client's connection has ended: the client may ask again at once. Its last push stays until it expires."""
         client_instance_id = self._by_connection.pop(connection_id, None)
         if client_instance_id is not None:
             self.instances.pop(client_instance_id, None)
