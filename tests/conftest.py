@@ -16,6 +16,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.certificates import Authority
+
 ORDER_SEED: Final = 12
 """The order of tests is shuffled, for none may need another; but with this seed, so that it is the same each time."""
 
@@ -73,3 +75,9 @@ def no_files_left_open() -> Iterator[None]:
     support = sys.modules.get("tests.unit.storage.support")
     if support is not None:
         support.let_go()
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """A CA for the certificates of one module's brokers and clients."""
+    return Authority(tmp_path_factory.mktemp("ca"))

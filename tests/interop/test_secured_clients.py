@@ -33,11 +33,6 @@ MECHANISMS = list(PASSWORDS)
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
-
-
-@pytest.fixture(scope="module")
 def cluster(authority: Authority) -> Iterator[Cluster]:
     """Listeners SASL_SSL and SSL (with client certificates); user alice by PLAIN and by SCRAM."""
     settings = {

@@ -18,11 +18,6 @@ from tidelog.testing import Cluster
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
-
-
-@pytest.fixture(scope="module")
 def cluster(authority: Authority) -> Iterator[Cluster]:
     """Clients by SSL, the broker itself by a listener of its own; four connections from one address."""
     settings = {

@@ -25,11 +25,6 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
-
-
-@pytest.fixture(scope="module")
 def server_pem(authority: Authority) -> Path:
     return authority.issue("broker", "/O=Tide/CN=broker")
 

@@ -38,11 +38,6 @@ BY_TOKEN = {"kafka.sasl.mechanism": "OAUTHBEARER"}
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
-
-
-@pytest.fixture(scope="module")
 def cluster(authority: Authority) -> Iterator[Cluster]:
     """A listener for passwords over TLS, one for none, and a topic with three records."""
     settings = {

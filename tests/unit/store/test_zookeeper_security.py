@@ -26,11 +26,6 @@ def served() -> Iterator[Served]:
         yield served
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
-
-
 @contextlib.asynccontextmanager
 async def encrypted(hosts: str, pem: Path, trusted: Path | None = None) -> AsyncIterator[str]:
     """A TLS server before a plain one; its address. With `trusted` clients must show a certificate."""
