@@ -98,6 +98,7 @@ class PartitionFollower:
         "flush_before_fetch",
         "flushed_end",
         "high_watermark",
+        "is_in_sync",
         "leader_epoch",
         "leader_id",
         "log_end",
@@ -118,7 +119,9 @@ class PartitionFollower:
         high_watermark: Offset,
         flush_before_fetch: bool,
         rest_ms_max: int,
+        is_in_sync: bool = False,
     ) -> None:
+        """`is_in_sync`: the order to follow says that this broker is in the ISR."""
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self._epochs = epochs
@@ -133,6 +136,8 @@ class PartitionFollower:
         self.rest_ms_max = rest_ms_max
         """replica.fetch.backoff.ms"""
         self.phase = Phase.FETCHING
+        self.is_in_sync = is_in_sync
+        """Whether the replica was in the ISR when the followership began."""
         self._leader_high_watermark = Offset(-1)
         self._leader_log_start = Offset(-1)
         self._failures = 0
@@ -151,8 +156,13 @@ class PartitionFollower:
 
     @property
     def has_all_committed(self) -> bool:
-        """Whether the log goes as far as the leader's last known high watermark; false before it has said one."""
-        return 0 <= self._leader_high_watermark <= self.log_end
+        """Whether the log goes as far as the leader's last known high watermark.
+
+        Before the leader has said one, a replica in the ISR has all that is committed, and no other is known to.
+        """
+        if self._leader_high_watermark < 0:
+            return self.is_in_sync
+        return self._leader_high_watermark <= self.log_end
 
     def step(self, event: FollowerEvent) -> list[FollowerEffect]:
         """Takes an event in; the effects are to be carried out in order. An event that comes too late has none."""

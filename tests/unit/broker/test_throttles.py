@@ -189,6 +189,20 @@ def test_a_replica_in_sync_is_not_limited(cluster: ReplicaCluster, side: str) ->
     assert quota.is_exceeded(cluster.clock.now_ms)
 
 
+def test_a_replica_in_sync_is_not_limited_when_the_leader_changes(cluster: ReplicaCluster) -> None:
+    """It has not heard the new leader's high watermark yet; the order that it follows says that it is in the ISR."""
+    cluster.create("t", replicas=[0, 1, 2])
+    cluster.advance(1_000)
+    set_replicas(cluster, 2, follower="*")
+    set_rate(cluster, 2, "follower", RATE // 4)
+    produce(cluster, 5 * RATE)
+    cluster.advance(100)
+    assert cluster.brokers[2].node.throttles.follower.is_exceeded(cluster.clock.now_ms)
+    cluster.elect("t", 1)
+    answer = cluster.produce("t", acks=-1)
+    assert cluster.until(lambda: answer.done) <= 50
+
+
 def test_the_rate_holds_for_all_followers_together(cluster: ReplicaCluster) -> None:
     """Two followers that are behind share what the leader may send, and both arrive."""
     cluster.create("t", replicas=[0, 1, 2])

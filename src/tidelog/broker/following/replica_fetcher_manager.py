@@ -104,8 +104,12 @@ class ReplicaFetcherManager:
 
     # What the controller orders.
 
-    def follow(self, replica: Replica, leader_id: BrokerId, leader_epoch: LeaderEpoch) -> None:
+    def follow(
+        self, replica: Replica, leader_id: BrokerId, leader_epoch: LeaderEpoch, *, is_in_sync: bool = False
+    ) -> None:
         """Follows `leader_id` from now on; whatever an earlier leader still answers is dropped.
+
+        `is_in_sync`: the order says that this broker is in the ISR, where acks=all waits for it: no throttle is for it.
 
         KafkaError KAFKA_STORAGE_ERROR when the log's directory has failed.
         """
@@ -130,6 +134,7 @@ class ReplicaFetcherManager:
             high_watermark=Offset(min(replica.known_high_watermark, log.log_end_offset)),
             flush_before_fetch=flush_first,
             rest_ms_max=self._config.replica_fetch_backoff_ms,
+            is_in_sync=is_in_sync,
         )
         fetcher = self._by_leader.get(leader_id)
         if fetcher is None:
@@ -159,7 +164,8 @@ class ReplicaFetcherManager:
         """
         followed = self._followed.get(replica.topic_partition)
         if followed is not None:
-            self.follow(replica, followed.follower.leader_id, followed.follower.leader_epoch)
+            follower = followed.follower
+            self.follow(replica, follower.leader_id, follower.leader_epoch, is_in_sync=follower.has_all_committed)
 
     def begin_anew(self, topic_partition: TopicPartition, leader_id: BrokerId | None) -> bool:
         """Gives up the whole log of a partition that is followed from `leader_id`, which has to be fetched again.

@@ -383,7 +383,7 @@ class Leadership:
             replicas.resign(replica, leader_id, epoch, partition_epoch)
             self._on_leadership_changed(topic_partition)
             try:
-                self._fetcher_manager.follow(replica, leader_id, epoch)
+                self._fetcher_manager.follow(replica, leader_id, epoch, is_in_sync=self._broker_id in isr)
             except KafkaError as error:
                 return error.code
         return ErrorCode.NONE
