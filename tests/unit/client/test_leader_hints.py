@@ -9,6 +9,7 @@ import pytest
 from tests.unit.client.log_broker import LogBroker
 
 from tidelog.client.addresses import Address
+from tidelog.client.blocking import BlockingCluster
 from tidelog.client.cluster import Cluster
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.leader_hints import LeaderHint, hints
@@ -128,5 +129,16 @@ async def test_a_fetcher_goes_to_the_leader_that_is_named() -> None:
             async for data in Fetcher(cluster, {T0: 0, T1: 0}, ends={T0: 3, T1: 2}):
                 seen[data.topic_partition.partition] = data.next_offset
         assert seen == {0: 3, 1: 2}
+        assert len(former.asked(ApiKey.METADATA)) == 1
+        assert len(former.asked(ApiKey.FETCH)) == 1
+
+
+def test_a_range_is_read_on_from_the_leader_that_is_named() -> None:
+    """The blocking client's too: at once, and Metadata is not asked again."""
+    with LogBroker(partitions=1) as former, LogBroker(partitions=1) as present:
+        refuses(former, present, ApiKey.FETCH)
+        present.append(0, 3)
+        with BlockingCluster(former.bootstrap, operation_timeout_s=10) as cluster:
+            assert [data.next_offset for data in cluster.iterate_fetch(T0, 0, 3)] == [3]
         assert len(former.asked(ApiKey.METADATA)) == 1
         assert len(former.asked(ApiKey.FETCH)) == 1
