@@ -16,7 +16,8 @@ from tests.unit.broker.harness import Broker, ManualClock, ManualShell, make_bat
 from tidelog.broker.connections import connection as connection_module
 from tidelog.broker.connections import server as server_module
 from tidelog.broker.connections.authentication import AUTHENTICATION_MS_MAX
-from tidelog.broker.connections.connection import STALL_MS_MAX, Connection
+from tidelog.broker.connections.connection import Connection
+from tidelog.broker.connections.large_frame import STALL_MS_MAX
 from tidelog.broker.connections.server import FRAMES_PER_TURN, RECEIVE_BUFFER_SIZE, Server
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.peer import CloseConnection
@@ -576,7 +577,7 @@ class TestWithTheRealDispatcher:
         content = struct.pack(">hhih", key, version, 1, -1) + body
         feed(connection, struct.pack(">i", len(content)) + content)
         broker.shell.run_turns()
-        assert transport.closed or transport.written or connection._slots or key == PRODUCE
+        assert transport.closed or transport.written or connection._answers.slots or key == PRODUCE
         connection.connection_lost(None)
 
     @settings(max_examples=examples(500), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -1,15 +1,14 @@
 """One connection: frames in, answers out, in order.
 
-    socket -> get_buffer -> buffer_updated -> _take -> _request for each whole frame -> joined answers -> one write
+    socket -> get_buffer -> buffer_updated -> _take -> the dispatcher, for each whole frame -> Answers -> one write
                  |               |
-                 |               +-- a frame larger than what came: its own buffer, after a reservation
+                 |               +-- a frame larger than what came: its own buffer, after a reservation (`large_frame`)
                  +-- the shared receive buffer, or exactly the rest of the current large frame
 
 Whole frames are parsed in place, in the buffer that all connections share; a rest stays with its connection as a copy.
 Handlers are called synchronously: no task and no future for a request, unless its answer has to wait.
 
-**Order.** Answers go out in the order of the requests. As in Kafka, a request is not begun while an earlier one of its
-connection waits for its answer; produce requests alone may overlap, so that acks=all doesn't cost a round trip each.
+**Order.** Answers go out in the order of the requests (`answers`), and some of them keep the next request waiting.
 
 **Bounds.** Bytes of large frames are reserved first (`budget`); a connection whose answers aren't read has no further
 requests begun. Those that hold for all connections together are the server's.
@@ -19,19 +18,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import mmap
 import struct
-from collections import deque
 from socket import SO_LINGER, SOL_SOCKET
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from tidelog.broker.connections.answers import Answers, memory_of
 from tidelog.broker.connections.authentication import AUTHENTICATION_MS_MAX, Gate
-from tidelog.broker.connections.budget import ByteBudget, Reservation
-from tidelog.broker.connections.outbox import Outbox
+from tidelog.broker.connections.large_frame import LargeFrame
 from tidelog.broker.connections.tls import UnknownPrincipal
-from tidelog.broker.deferred import Deferred
 from tidelog.broker.peer import CloseConnection, Peer
-from tidelog.ports.disk import FileRange
 from tidelog.protocol.framing import REQUEST_SIZE_MIN
 from tidelog.security.authorizer import one_line
 
@@ -39,9 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tidelog.broker.connections.admission import Admission
+    from tidelog.broker.connections.budget import ByteBudget
     from tidelog.broker.connections.connection_rates import ConnectionRates
     from tidelog.broker.connections.tls import ListenerTls
-    from tidelog.broker.requests.dispatch import Answer, Dispatcher
+    from tidelog.broker.requests.dispatch import Dispatcher
     from tidelog.broker.shell import Shell, Timer
     from tidelog.security.authorizer import Authorizer
 
@@ -51,14 +47,8 @@ CROWDED_WINDOW: Final = 4 << 10
 """Bytes of a read while others wait for memory: what is kept of frames that can't be begun stays small."""
 TAIL_MAX: Final = 16 << 10
 """Bytes of an incomplete frame that are kept as a copy and put before the next read; longer ones get a buffer."""
-OVERLAPPING_PRODUCE_MAX: Final = 64
-"""Produce requests of one connection that may wait for their answers at once."""
 WRITE_BUFFER_HIGH: Final = 256 << 10
 """Bytes of unread answers in the transport beyond which no further request of a connection is begun."""
-STALL_MS_MAX: Final = 5_000
-"""Time without a byte after which the sender of a large frame is closed, while others wait for its memory."""
-FRAME_MS_MAX: Final = 60_000
-"""Time for a whole large frame, while others wait for its memory."""
 
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 _INT: Final = struct.Struct(">i")
@@ -118,43 +108,23 @@ class Served(Protocol):
         ...
 
 
-class _Slot:
-    """A place in the order of answers: the encoded answer once it is known."""
-
-    __slots__ = ("answer", "filled", "produce", "waits_for")
-
-    def __init__(self, waits_for: Deferred[Any] | None, produce: bool) -> None:
-        self.waits_for = waits_for
-        self.produce = produce
-        self.answer: Answer = None
-        self.filled = waits_for is None
-
-
 class Connection(asyncio.BufferedProtocol):
     """One client."""
 
     __slots__ = (
         "_admitted",
+        "_answers",
         "_backlog",
         "_closed",
-        "_frame",
-        "_frame_filled",
-        "_frame_size",
-        "_frame_started_ms",
         "_gate",
-        "_late",
+        "_large",
         "_muted",
         "_muted_until_ms",
-        "_outbox",
-        "_outgoing",
         "_paused_reading",
-        "_reservation",
         "_resuming",
         "_server",
-        "_slots",
         "_tail",
         "_transport",
-        "_write_paused",
         "active_ms",
         "begun_ms",
         "has_asked",
@@ -178,22 +148,18 @@ class Connection(asyncio.BufferedProtocol):
         """Whether its first request has to be a broker's: there was no room for a client (`admission`)."""
         self._tail = b""
         """The beginning of a frame, to be put before the next read."""
-        self._frame: bytearray | mmap.mmap | None = None
-        """The buffer of a large frame under way."""
-        self._frame_size = 0
-        self._frame_filled = 0
-        self._frame_started_ms = 0
-        self._reservation: Reservation | None = None
+        self._large: LargeFrame | None = None
+        """The large frame under way, or waiting for its memory."""
         self._backlog: memoryview | None = None
         """Bytes received that must wait: for an answer, for the client to read, for the next turn."""
-        self._slots: deque[_Slot] = deque()
-        """Answers that can't go out yet, and those behind them; empty as a rule."""
-        self._outgoing: list[Any] | None = None
-        """Answers collected while `_take` runs."""
-        self._late: list[Any] | None = None
-        """Answers that came later, collected until the next turn of the loop."""
-        self._outbox: Outbox | None = None
-        self._write_paused = False
+        self._answers = Answers(
+            server.shell,
+            server.admission,
+            server.send_buffer_bytes,
+            on_arrival=self._arrived,
+            on_drained=self._drained,
+            close=self.close,
+        )
         self._paused_reading = False
         self._resuming = False
         self._closed = False
@@ -249,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_reading()
 
     def _came_by(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
+        self._transport = self._answers.transport = transport
         peer = transport.get_extra_info("peername")
         self.peer.address = str(peer[0]) if peer else ""
         self.peer.port = int(peer[1]) if peer else 0
@@ -284,7 +250,7 @@ class Connection(asyncio.BufferedProtocol):
             self._resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._closed = True
+        self._closed = self._answers.closed = True
         if self._server.serving:
             self._server.dispatcher.connection_closed(self.peer)
         self.peer.on_throttled = None
@@ -293,24 +259,17 @@ class Connection(asyncio.BufferedProtocol):
         if self._admitted:
             self._admitted = False
             self._server.dismiss(self, self.peer.address)
-        for slot in self._slots:
-            if slot.waits_for is not None and not slot.filled:
-                slot.waits_for.abandon()
-            _release(slot.answer)
-        self._slots.clear()
-        _release(self._late)
-        self._late = None
+        self._answers.abandon()
         self._backlog = None
         self._give_back_frame()
-        if self._outbox is not None:
-            self._outbox.close()
 
     def eof_received(self) -> bool:
         return False
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._frame is not None:
-            return memoryview(self._frame)[self._frame_filled : self._frame_size]
+        large = self._large
+        if large is not None and large.has_begun:
+            return large.rest()
         view = self._server.view
         tail = self._tail
         if self._server.budget.crowded:
@@ -339,11 +298,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._muted is not None:
             # The same of uvloop, where the rate of connections is held.
             self._transport.pause_reading()
-        if self._frame is not None:
-            self._frame_filled += nbytes
-            if self._frame_filled < self._frame_size:
-                return
-            self._take_frame()
+        large = self._large
+        if large is not None and large.has_begun:
+            large.filled(nbytes)
+            if large.is_complete:
+                self._take_frame(large)
             return
         tail = self._tail
         if tail:
@@ -352,26 +311,20 @@ class Connection(asyncio.BufferedProtocol):
         self._take(server.view[:nbytes])
 
     def pause_writing(self) -> None:
-        self._write_paused = True
-        if self._outbox is not None:
-            self._outbox.transport_paused = True
+        self._answers.pause()
         self._server.unread(self, self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        self._write_paused = False
         self.active_ms = self._server.monotonic_ms()
         self._server.unread(self, 0)
-        if self._outbox is not None:
-            self._outbox.resume()
+        self._answers.resume()
         self._continue()
 
     # Requests.
 
-    def _take_frame(self) -> None:
+    def _take_frame(self, large: LargeFrame) -> None:
         """A large frame is complete."""
-        frame, size = self._frame, self._frame_size
-        assert frame is not None
-        view = memoryview(frame)[:size]
+        view = large.view()
         if self._blocked(view):
             # It stays where it is, reserved, and is taken up when its turn comes.
             self._pause_reading()
@@ -387,7 +340,8 @@ class Connection(asyncio.BufferedProtocol):
         server = self._server
         turn = allowed = server.frames_now()
         unsent = 0
-        outgoing = self._outgoing = []
+        answers = self._answers
+        outgoing = answers.collect()
         gate = self._gate
         request = server.dispatcher.request if gate is None else gate.request
         size_min, size_max = REQUEST_SIZE_MIN, server.request_bytes_max
@@ -408,7 +362,7 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 if turn <= 0 or unsent > WRITE_BUFFER_HIGH:
                     break
-                if (self._slots or self._write_paused or self._outbox or self._muted) and self._blocked(
+                if (answers.slots or answers.write_paused or answers.outbox or self._muted) and self._blocked(
                     view[position:]
                 ):
                     break
@@ -417,20 +371,20 @@ class Connection(asyncio.BufferedProtocol):
                 answer = request(self.peer, view, frame_start, frame_end, received_ms)
                 position = frame_end
                 if answer is not None:
-                    if type(answer) is bytes and not self._slots:
+                    if type(answer) is bytes and not answers.slots:
                         outgoing.append(answer)
                     else:
-                        unsent += _memory_of(answer)
-                        self._answer(answer, size > 1 and view[frame_start + 1] == _PRODUCE)
+                        unsent += memory_of(answer)
+                        answers.put(answer, size > 1 and view[frame_start + 1] == _PRODUCE)
                         if gate is not None and gate.is_ending:
                             break
         except CloseConnection as reason:
-            self._outgoing = None
+            answers.outgoing = None
             if outgoing:
-                self._write(outgoing)
+                answers.send(outgoing)
             self.close(str(reason))
             return
-        self._outgoing = None
+        answers.outgoing = None
         self.has_asked = gate is None or gate.is_open
         if gate is not None and gate.is_ending:
             # What it sends is not read any more: it is about to be closed.
@@ -438,58 +392,13 @@ class Connection(asyncio.BufferedProtocol):
             position = end
         server.frames_handled(allowed - turn)
         if outgoing:
-            self._write(outgoing)
+            answers.send(outgoing)
         if position < end and not self._closed:
             self._keep(view, position, end, owned)
 
-    def _answer(self, answer: Answer | Deferred[Answer], produce: bool) -> None:
-        """Puts an answer in its place: among the outgoing ones, or in the queue behind one that waits."""
-        if isinstance(answer, Deferred):
-            if not answer.done:
-                slot = _Slot(answer, produce)
-                self._slots.append(slot)
-                answer.on_complete(lambda settled: self._arrived(slot, settled))
-                return
-            answer = answer.result()
-        if self._slots:
-            slot = _Slot(None, produce)
-            slot.answer = answer
-            self._slots.append(slot)
-        else:
-            assert self._outgoing is not None
-            _append(self._outgoing, answer)
-
-    def _arrived(self, slot: _Slot, settled: Deferred[Any]) -> None:
-        slot.filled = True
-        try:
-            slot.answer = settled.result()
-        except CloseConnection as reason:
-            self.close(str(reason))
-            return
-        if self._closed:
-            _release(slot.answer)
-            return
-        # In the middle of `_take` the answers join those that it has collected, which go before them.
-        outgoing: list[Any] = [] if self._outgoing is None else self._outgoing
-        while self._slots and self._slots[0].filled:
-            _append(outgoing, self._slots.popleft().answer)
-        if self._outgoing is None:
-            if outgoing:
-                self._write_soon(outgoing)
-            if self._paused_reading:
-                self._continue()
-
     def _blocked(self, following: memoryview) -> bool:
-        """Whether the request at the start of `following` has to wait; asks what it waits for to hurry, if it can."""
-        if self._slots and self._slots[0].waits_for is not None:
-            # A follower's fetch waits for news, and it has some itself: it is answered, and the next one is begun.
-            self._slots[0].waits_for.hurry()
-        if self._muted or self._write_paused or (self._outbox is not None and self._outbox.busy):
-            return True
-        if not self._slots:
-            return False
-        overlapping = self._slots[-1].produce and following[4] == 0 and following[5] == _PRODUCE
-        return not overlapping or len(self._slots) >= OVERLAPPING_PRODUCE_MAX
+        """Whether the request at the start of `following` has to wait: for answers, or for the end of a throttle."""
+        return self._answers.must_wait(following) or self._muted is not None
 
     def _keep(self, view: memoryview, position: int, end: int, owned: bool) -> None:
         """Keeps the rest of what was received: frames that wait, or the beginning of one."""
@@ -499,7 +408,7 @@ class Connection(asyncio.BufferedProtocol):
             # Whole frames that must wait. Stop reading: the kernel's window closes, and the client waits too.
             self._backlog = view[position:end] if owned else memoryview(bytearray(view[position:end]))
             self._pause_reading()
-            if not self._slots and not self._write_paused and not (self._outbox is not None and self._outbox.busy):
+            if not self._answers.slots and not self._answers.are_unread:
                 self._continue()
             return
         if size <= len(self._server.view) and rest <= TAIL_MAX:
@@ -510,36 +419,25 @@ class Connection(asyncio.BufferedProtocol):
     def _begin_frame(self, beginning: memoryview, size: int) -> None:
         """Gets a buffer for a frame of which only the beginning is here, or waits for the right to."""
         server = self._server
-        self._reservation = server.budget.reserve(size, self._granted)
-        self._frame_size = size
-        if self._reservation.granted:
-            self._frame = server.budget.buffer(size)
-            self._frame_filled = len(beginning)
-            self._frame[: len(beginning)] = beginning
-            self._frame_started_ms = self.active_ms
+        large = self._large = LargeFrame(server.budget, size, self._granted)
+        if large.may_begin:
+            large.begin(self.active_ms, beginning)
         else:
-            self._tail = bytes(beginning)
+            large.keep(beginning)
             self._pause_reading()
             server.schedule_stall_check()
 
     def _granted(self) -> None:
         """The memory for the frame that waited is there."""
-        tail, self._tail = self._tail, b""
-        self._frame = self._server.budget.buffer(self._frame_size)
-        self._frame[: len(tail)] = tail
-        self._frame_filled = len(tail)
-        self._frame_started_ms = self.active_ms = self._server.monotonic_ms()
+        assert self._large is not None
+        self.active_ms = self._server.monotonic_ms()
+        self._large.begin(self.active_ms)
         self._resume_reading()
 
     def _give_back_frame(self) -> None:
-        frame, self._frame = self._frame, None
-        reservation, self._reservation = self._reservation, None
-        if reservation is None:
-            return
-        if frame is None:
-            self._server.budget.release(reservation)
-        else:
-            self._server.budget.give_back(frame, reservation)
+        large, self._large = self._large, None
+        if large is not None:
+            large.give_back()
 
     def _continue(self) -> None:
         """Takes up, in the next turn, what had to wait."""
@@ -551,55 +449,27 @@ class Connection(asyncio.BufferedProtocol):
         self._resuming = False
         if self._closed:
             return
-        backlog = self._backlog
+        backlog, large = self._backlog, self._large
         if backlog is not None:
             if self._blocked(backlog):
                 return
             self._backlog = None
             self._take(backlog, owned=True)
-        elif self._frame is not None and self._frame_filled == self._frame_size:
-            self._take_frame()
+        elif large is not None and large.is_complete:
+            self._take_frame(large)
             return
-        if self._backlog is None and (self._reservation is None or self._frame is not None):
+        if self._backlog is None and (self._large is None or self._large.has_begun):
             self._resume_reading()
 
     # Answers.
 
-    def _write_soon(self, chunks: list[Any]) -> None:
-        """Late answers of one turn of the loop, as of all produce requests that one commit sets free, are one write."""
-        if self._late is None:
-            self._late = chunks
-            self._server.shell.soon(self._write_late)
-        else:
-            self._late += chunks
-
-    def _write_late(self) -> None:
-        if self._late is not None and not self._closed:
-            self._write([])
-
-    def _write(self, chunks: list[Any]) -> None:
-        if self._late is not None:
-            chunks, self._late = self._late + chunks, None
-        outbox = self._outbox
-        if outbox is None:
-            for chunk in chunks:
-                if type(chunk) is FileRange:
-                    break
-            else:
-                self._transport.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
-                return
-            outbox = self._outbox = Outbox(
-                self._transport,
-                self._server.shell,
-                self._drained,
-                lambda error: self.close(str(error), abort=True),
-                send_buffer_bytes=self._server.send_buffer_bytes,
-                admission=self._server.admission,
-            )
-            outbox.transport_paused = self._write_paused
-        outbox.send(chunks)
+    def _arrived(self) -> None:
+        """An answer that was waited for is there."""
+        if self._paused_reading:
+            self._continue()
 
     def _drained(self) -> None:
+        """The client has read what there was."""
         self.active_ms = self._server.monotonic_ms()
         if self._paused_reading:
             self._continue()
@@ -608,13 +478,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def stalled(self, now_ms: int) -> str | None:
         """Why a connection that holds memory for its frame should be closed, when others wait for it."""
-        if self._frame is None or self._frame_filled == self._frame_size:
-            return None
-        if now_ms - self.active_ms >= STALL_MS_MAX:
-            return f"it sent {self._frame_filled} of {self._frame_size} bytes and stalled for {STALL_MS_MAX} ms"
-        if now_ms - self._frame_started_ms >= FRAME_MS_MAX:
-            return f"it needed more than {FRAME_MS_MAX} ms for a request of {self._frame_size} bytes"
-        return None
+        return None if self._large is None else self._large.stalled(now_ms, self.active_ms)
 
     def is_overdue(self, now_ms: int) -> bool:
         """Whether its client should have authenticated by now."""
@@ -628,14 +492,15 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def has_answers_waiting(self) -> bool:
         """Whether answers have been made that its client does not take."""
-        return self._write_paused or (self._outbox is not None and self._outbox.busy)
+        return self._answers.are_unread
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is due to its client: no answer that waits or is unread, no request that is kept waiting."""
-        return not (self._slots or self._write_paused or self._closed or self._muted or self._backlog is not None) and (
-            (self._reservation is None or self._reservation.granted) and not (self._outbox and self._outbox.busy)
-        )
+        answers, large = self._answers, self._large
+        if answers.slots or answers.are_unread or self._closed or self._muted or self._backlog is not None:
+            return False
+        return large is None or large.may_begin
 
     def make_way(self) -> None:
         """Closes an idle connection for another one, and counts it no more."""
@@ -656,9 +521,9 @@ class Connection(asyncio.BufferedProtocol):
             if abort:
                 self._transport.abort()
             return
-        if self._late is not None and not abort:
-            self._write([])
-        self._closed = True
+        if not abort:
+            self._answers.send_late()
+        self._closed = self._answers.closed = True
         logger.log(
             logging.DEBUG if quiet or self._server.stopping else logging.WARNING,
             "connection closed: peer=%s:%d listener=%s reason=%s",
@@ -712,27 +577,3 @@ def _frame_complaint(size: int, size_max: int) -> str:
 
 def _looks_like_tls(size: int) -> bool:
     return size >> 8 in (0x160301, 0x160302, 0x160303)
-
-
-def _append(outgoing: list[Any], answer: Answer) -> None:
-    if type(answer) is bytes:
-        outgoing.append(answer)
-    elif answer is not None:
-        outgoing.extend(answer)
-
-
-def _memory_of(answer: Answer | Deferred[Answer]) -> int:
-    """Bytes of an answer that are in memory; ranges stay in their files."""
-    if type(answer) is bytes:
-        return len(answer)
-    if type(answer) is list:
-        return sum(len(chunk) for chunk in answer if type(chunk) is not FileRange)
-    return 0
-
-
-def _release(answer: Answer) -> None:
-    """Gives up an answer that will not be read."""
-    if isinstance(answer, list):
-        for chunk in answer:
-            if isinstance(chunk, FileRange):
-                chunk.release()
