@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-BUILD_INPUTS := pyproject.toml setup.py src/tidelog/records/_kernel.pyx src/tidelog/records/_compaction.pyx src/tidelog/records/_record.pxd src/tidelog/records/_crc32c.pxd src/tidelog/storage/_append.pyx
+BUILD_INPUTS := pyproject.toml setup.py src/tidelog/records/_kernel.pyx src/tidelog/records/_compaction.pyx src/tidelog/records/_record.pxd src/tidelog/records/_crc32c.pxd src/tidelog/storage/_append.pyx src/tidelog/storage/_append.pxd src/tidelog/storage/_slots.pxd src/tidelog/broker/handlers/_produce_frames.pyx
 
 # pip keeps to itself what a build says.
 SAY_ABSENT = $(BIN)/python -c 'from tidelog.records import implementation as i; i.ABSENT and print(f"The compiled kernels were not built; \
@@ -117,4 +117,4 @@ dist-check: dist ## Install both in fresh environments, with and without a C com
 	@python -m tests.installation
 
 clean: ## Remove what was built; keeps .venv.
-	@rm -rf build dist src/*.egg-info src/tidelog/records/_kernel.c src/tidelog/records/_compaction.c src/tidelog/storage/_append.c src/tidelog/records/*.so src/tidelog/storage/*.so $(VENV)/.demo $(VENV)/.dev
+	@rm -rf build dist src/*.egg-info src/tidelog/records/_kernel.c src/tidelog/records/_compaction.c src/tidelog/storage/_append.c src/tidelog/broker/handlers/_produce_frames.c src/tidelog/records/*.so src/tidelog/storage/*.so src/tidelog/broker/handlers/*.so $(VENV)/.demo $(VENV)/.dev

@@ -2,7 +2,8 @@
 
 They need a C compiler and Python's headers. Where either is missing nothing is built, and the wheel is one of plain
 Python (`py3-none-any`): the twins `records/_pure.py` and `records/_pure_compaction.py` do the same, slower, and
-`storage/log.py` appends without `storage/_append.pyx`; a broker says so when it starts.
+`storage/log.py` appends without `storage/_append.pyx`, and the broker's dispatcher handles what
+`broker/handlers/_produce_frames.pyx` would have; a broker says so when it starts.
 """
 
 import sys
@@ -51,7 +52,7 @@ def kernels() -> list[Extension]:
             extra_compile_args=["-O3"],
             optional=True,  # A compiler that builds the probe but not this leaves it out, too.
         )
-        for name in ("records/_kernel", "records/_compaction", "storage/_append")
+        for name in ("records/_kernel", "records/_compaction", "storage/_append", "broker/handlers/_produce_frames")
     ]
     return cythonize(extensions, language_level=3)
 

@@ -106,7 +106,8 @@ def live(mutant: Mutant, seeds: int, seconds: float) -> tuple[int, str]:
 
     # Mutants are changes of Python source, which nothing compiled may stand in for: its import fails, as where there is
     # no compiler.
-    sys.modules["tidelog.storage._append"] = None  # type: ignore[assignment]  # Python's way to say so.
+    for compiled in ("tidelog.storage._append", "tidelog.broker.handlers._produce_frames"):
+        sys.modules[compiled] = None  # type: ignore[assignment]  # Python's way to say so.
 
     from sim.run import RunFailedError, run
 

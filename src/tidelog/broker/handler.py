@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tidelog.protocol import messages
 
 if TYPE_CHECKING:
+    from tidelog.broker.deferred import Deferred
+    from tidelog.broker.peer import Peer
     from tidelog.model.errors import KafkaError
 
 
@@ -26,10 +28,33 @@ class Versions(NamedTuple):
         return max(self.lowest, self.served_min) <= version <= self.highest
 
 
+class OrdinaryRequests(Protocol):
+    """A compiled way of the requests that nearly all clients send, many of them in one call."""
+
+    def take(
+        self,
+        peer: Peer,
+        view: memoryview,
+        position: int,
+        end: int,
+        count_max: int,
+        size_max: int,
+        outgoing: list[Any],
+    ) -> tuple[int, int, Deferred[Any] | None]:
+        """Handles the ordinary requests at the start of `view[position:end]`, which is writable, `count_max` at most.
+
+        `size_max`: bytes of the largest request. What is to be sent is added to `outgoing`. Gives the position behind
+        what was handled, how many that were, and the answer of the last one where that comes later, else None.
+        What is not ordinary stays where it is, with nothing changed, and so does all behind it. CloseConnection after
+        a fault of the broker; what was handled before it is answered in `outgoing`.
+        """
+        ...
+
+
 class Handler:
     """One API as the server calls it."""
 
-    __slots__ = ("error_response", "handle", "handle_body", "key", "name", "requests", "versions")
+    __slots__ = ("error_response", "handle", "handle_body", "key", "name", "ordinary", "requests", "versions")
 
     def __init__(
         self,
@@ -39,6 +64,7 @@ class Handler:
         handle: Callable[[Any, Any, Any], Any],
         error_response: Callable[[Any, int, KafkaError], Any],
         handle_body: Callable[[Any, Any, memoryview], Any] | None,
+        ordinary: Callable[[Any, Handler], OrdinaryRequests | None] | None = None,
     ) -> None:
         self.key = key
         self.name = name
@@ -46,6 +72,8 @@ class Handler:
         self.handle = handle
         self.error_response = error_response
         self.handle_body = handle_body
+        self.ordinary = ordinary
+        """Makes the compiled way of a node's ordinary requests; None where the API has none."""
         self.requests = [0] * (versions.highest + 1)
         """[version] -> how often it was asked, for metrics."""
 

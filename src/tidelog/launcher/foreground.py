@@ -145,10 +145,13 @@ def log_warnings(config: BrokerConfig) -> None:
 
 def log_absent_kernel() -> None:
     """Says once that plain Python does what the compiled kernel would, and what that costs."""
+    # Not above: a process without a broker has no use for it.
+    from tidelog.broker.handlers import _ordinary
+
     if implementation.ABSENT:
         logger.warning("kernel_absent: reason=%r effect=%r", implementation.ABSENT, implementation.PURE_COST)
-    elif append_ordinary is None:
-        logger.warning("compiled_append_absent: effect='produce requests cost twice the processor time'")
+    elif append_ordinary is None or _ordinary.ProduceFrames is None:
+        logger.warning("compiled_append_absent: effect='produce requests cost several times the processor time'")
 
 
 def settle_memory() -> None:

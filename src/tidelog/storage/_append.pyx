@@ -10,7 +10,7 @@ words of errors. Files are written through the `File` that the disk has given, s
 """
 
 from cpython.buffer cimport PyBUF_WRITABLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
-from cpython.dict cimport PyDict_DelItem, PyDict_Next, PyDict_Size
+from cpython.dict cimport PyDict_DelItem, PyDict_GetItemWithError, PyDict_Next, PyDict_Size
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
@@ -19,6 +19,7 @@ from libc.stdlib cimport getenv
 
 from tidelog.records._crc32c cimport crc32c_of, crc32c_prepare
 from tidelog.records._record cimport Fields, read_record
+from tidelog.storage._slots cimport Slot, is_true, load, load_int, slot_named, store, store_int
 
 if getenv(b"TIDELOG_PURE") != NULL and getenv(b"TIDELOG_PURE")[0] == b"1":
     raise ImportError("TIDELOG_PURE=1 is set")
@@ -45,6 +46,68 @@ cdef Py_ssize_t positions_kept = POSITIONS_KEPT
 cdef Py_ssize_t batches_kept = BATCHES_KEPT
 cdef object append_info = AppendInfo
 cdef object producer_batch = ProducerBatch
+cdef object producer_entry = ProducerEntry
+cdef object known_lock = None
+cdef object known_acquire = None
+cdef object known_release = None
+
+# Of a log.
+cdef Slot CONFIG = slot_named("config")
+cdef Slot APPEND_RULES = slot_named("append_rules")
+cdef Slot FOLDER = slot_named("folder")
+cdef Slot EPOCHS = slot_named("epochs")
+cdef Slot LOG_START_OFFSET = slot_named("log_start_offset")
+cdef Slot LOG_END_OFFSET = slot_named("log_end_offset")
+cdef Slot SEGMENTS = slot_named("segments")
+cdef Slot JITTER_MS = slot_named("_jitter_ms")
+cdef Slot PRODUCERS = slot_named("producers")
+cdef Slot POSITIONS = slot_named("_positions")
+cdef Slot DURABILITY = slot_named("durability")
+cdef Slot IS_CHANGED = slot_named("_is_changed")
+# Of its folder, its epochs and its durability.
+cdef Slot OWNER = slot_named("owner")
+cdef Slot IS_REPLACED = slot_named("is_replaced")
+cdef Slot IS_DELETED = slot_named("is_deleted")
+cdef Slot ENVIRONMENT = slot_named("environment")
+cdef Slot EPOCH_ENTRIES = slot_named("_entries")
+cdef Slot UNFLUSHED_SINCE_MS = slot_named("unflushed_since_ms")
+# Of a segment.
+cdef Slot SIZE = slot_named("size")
+cdef Slot BASE_OFFSET = slot_named("base_offset")
+cdef Slot IS_TORN = slot_named("_is_torn")
+cdef Slot IS_UNFINISHED = slot_named("_is_unfinished")
+cdef Slot TIMESTAMP_KNOWN = slot_named("_timestamp_known")
+cdef Slot FIRST_TIMESTAMP = slot_named("first_timestamp")
+cdef Slot CREATED_MS = slot_named("created_ms")
+cdef Slot MAX_TIMESTAMP = slot_named("max_timestamp")
+cdef Slot MAX_TIMESTAMP_OFFSET = slot_named("max_timestamp_offset")
+cdef Slot BYTES_SINCE_INDEX_ENTRY = slot_named("bytes_since_index_entry")
+cdef Slot LOG_FILE = slot_named("_log_file")
+cdef Slot OFFSET_INDEX = slot_named("_offset_index")
+cdef Slot TIME_INDEX = slot_named("_time_index")
+# Of an index (the two kinds in turns would forget each other) and its tail.
+cdef Slot OFFSET_TAIL = slot_named("_tail")
+cdef Slot OFFSET_ENTRIES_MAX = slot_named("entries_max")
+cdef Slot TIME_TAIL = slot_named("_tail")
+cdef Slot TIME_ENTRIES_MAX = slot_named("entries_max")
+cdef Slot FIRST = slot_named("first")
+cdef Slot KEYS = slot_named("keys")
+# Of producers, and of one of them.
+cdef Slot VERIFICATIONS = slot_named("verifications")
+cdef Slot ENTRIES = slot_named("entries")
+cdef Slot PRODUCER_ID = slot_named("producer_id")
+cdef Slot PRODUCER_EPOCH = slot_named("producer_epoch")
+cdef Slot COORDINATOR_EPOCH = slot_named("coordinator_epoch")
+cdef Slot LAST_TIMESTAMP = slot_named("last_timestamp")
+cdef Slot TRANSACTION_FIRST_OFFSET = slot_named("transaction_first_offset")
+cdef Slot BATCHES = slot_named("batches")
+cdef Slot SEEN_MS = slot_named("seen_ms")
+# Of a file in the pool.
+cdef Slot POOL = slot_named("_pool")
+cdef Slot FILE = slot_named("_file")
+cdef Slot REFERENCES = slot_named("_references")
+cdef Slot RECENTLY_USED = slot_named("_recently_used")
+cdef Slot CLOSE_WHEN_FREE = slot_named("_close_when_free")
 
 crc32c_prepare()
 
@@ -160,33 +223,52 @@ cdef bint are_good_records(const uint8_t* p, Py_ssize_t size, Batch* batch, int6
     return p == end
 
 
-cdef bint is_full(index, int64_t reserve):
+cdef bint is_full(index, Slot* tail_slot, Slot* entries_max, int64_t reserve) except -1:
     """Of an offset or time index; also where that takes more than a look."""
     if index is None:
         return True
-    tail = index._tail
+    tail = load(index, tail_slot)
     if tail is None:
         return True
-    return <int64_t>tail.first + <int64_t>len(tail.keys) >= <int64_t>index.entries_max - reserve
+    return load_int(tail, &FIRST) + <int64_t>len(load(tail, &KEYS)) >= load_int(index, entries_max) - reserve
 
 
-cdef bint has_room(log, segment, Rules rules, Py_ssize_t size, Batch* batch, int64_t last_offset, int64_t now_ms):
+cdef bint has_room(
+    log, segment, Rules rules, Py_ssize_t size, Batch* batch, int64_t last_offset, int64_t now_ms
+) except -1:
     """Whether the batch goes into the active segment, which is in order: `Segment.should_roll` would say no."""
-    cdef int64_t segment_size = segment.size
+    cdef int64_t segment_size = load_int(segment, &SIZE)
     cdef int64_t first_timestamp, waited_ms
-    if segment_size > rules.segment_bytes - size or last_offset - <int64_t>segment.base_offset > INT32_MAX:
+    if segment_size > rules.segment_bytes - size or last_offset - load_int(segment, &BASE_OFFSET) > INT32_MAX:
         return False
-    if segment._is_torn or not segment._timestamp_known:
+    if is_true(segment, &IS_TORN) or not is_true(segment, &TIMESTAMP_KNOWN):
         return False
     if segment_size > 0:
-        known = segment.first_timestamp
+        known = load(segment, &FIRST_TIMESTAMP)
         if known is None:
             return False
         first_timestamp = known
-        waited_ms = batch.max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - <int64_t>segment.created_ms
-        if waited_ms > rules.roll_ms - <int64_t>log._jitter_ms:
+        if first_timestamp >= 0:
+            waited_ms = batch.max_timestamp - first_timestamp
+        else:
+            waited_ms = now_ms - load_int(segment, &CREATED_MS)
+        if waited_ms > rules.roll_ms - load_int(log, &JITTER_MS):
             return False
-    return not is_full(segment._offset_index, 0) and not is_full(segment._time_index, 1)
+    if is_full(load(segment, &OFFSET_INDEX), &OFFSET_TAIL, &OFFSET_ENTRIES_MAX, 0):
+        return False
+    return not is_full(load(segment, &TIME_INDEX), &TIME_TAIL, &TIME_ENTRIES_MAX, 1)
+
+
+cdef object new_batch(int64_t last_sequence, int64_t last_offset, int64_t offset_delta, int64_t timestamp):
+    """A `ProducerBatch`."""
+    cdef PyTypeObject* kind = <PyTypeObject*>producer_batch
+    cdef object row = <object>kind.tp_alloc(kind, 4)
+    Py_DECREF(row)
+    fill(row, 0, last_sequence)
+    fill(row, 1, last_offset)
+    fill(row, 2, offset_delta)
+    fill(row, 3, timestamp)
+    return row
 
 
 cdef object next_entry(producers, limit, Batch* batch, int64_t last_offset):
@@ -194,15 +276,17 @@ cdef object next_entry(producers, limit, Batch* batch, int64_t last_offset):
     cdef int64_t last_sequence
     cdef int64_t expected
     cdef tuple batches
+    cdef PyObject* found
     cdef Py_ssize_t index, count
-    if producers.verifications:
+    if is_true(producers, &VERIFICATIONS):
         return None
-    entry = producers.entries.get(batch.producer_id)
-    if entry is None or <int64_t>entry.producer_epoch != batch.producer_epoch:
+    found = PyDict_GetItemWithError(load(producers, &ENTRIES), batch.producer_id)
+    if found is NULL:
         return None
-    if <int64_t>entry.transaction_first_offset >= 0:
+    entry = <object>found
+    if load_int(entry, &PRODUCER_EPOCH) != batch.producer_epoch or load_int(entry, &TRANSACTION_FIRST_OFFSET) >= 0:
         return None
-    batches = entry.batches
+    batches = load(entry, &BATCHES)
     count = PyTuple_GET_SIZE(batches)
     if not count:
         return None
@@ -213,54 +297,74 @@ cdef object next_entry(producers, limit, Batch* batch, int64_t last_offset):
     for index in range(count):
         if <int64_t>(<object>batches[index])[0] == last_sequence:
             return None
-    latest = producer_batch(last_sequence, last_offset, batch.last_offset_delta, batch.max_timestamp)
+    latest = new_batch(last_sequence, last_offset, batch.last_offset_delta, batch.max_timestamp)
     if count >= batches_kept:
         batches = batches[count - batches_kept + 1 :]
-    return ProducerEntry(
-        entry.producer_id,
-        entry.producer_epoch,
-        entry.coordinator_epoch,
-        batch.max_timestamp,
-        -1,
-        (*batches, latest),
-        limit.now_ms(),
-    )
+    following = <object>(<PyTypeObject*>producer_entry).tp_alloc(<PyTypeObject*>producer_entry, 0)
+    Py_DECREF(following)
+    store(following, &PRODUCER_ID, load(entry, &PRODUCER_ID))
+    store(following, &PRODUCER_EPOCH, load(entry, &PRODUCER_EPOCH))
+    store(following, &COORDINATOR_EPOCH, load(entry, &COORDINATOR_EPOCH))
+    store_int(following, &LAST_TIMESTAMP, batch.max_timestamp)
+    store(following, &TRANSACTION_FIRST_OFFSET, -1)
+    store(following, &BATCHES, (*batches, latest))
+    store(following, &SEEN_MS, limit.now_ms())
+    return following
+
+
+cdef object acquire_of(lock):
+    """The lock's `acquire`, and its `release` in `known_release`: of the pool's, which hardly ever changes."""
+    global known_lock, known_acquire, known_release
+    if lock is not known_lock:
+        known_lock, known_acquire, known_release = lock, lock.acquire, lock.release
+    return known_acquire
 
 
 cdef take(pooled):
     """As entering a `PooledFile`: its file, which stays open until `release`."""
-    pool = pooled._pool
-    with pool.lock:
-        file = pooled._file
+    cdef int64_t references
+    pool = load(pooled, &POOL)
+    acquire_of(pool.lock)()
+    unlock = known_release
+    try:
+        file = load(pooled, &FILE)
         if file is not None:
-            references = pooled._references
-            pooled._references = references + 1
+            references = load_int(pooled, &REFERENCES)
+            store_int(pooled, &REFERENCES, references + 1)
             if not references:
                 pool.held_count += 1
-            pooled._recently_used = True
+            store(pooled, &RECENTLY_USED, True)
             return file
+    finally:
+        unlock()
     return pooled.__enter__()
 
 
-cdef release(pooled):
+cdef int release(pooled) except -1:
     """As leaving it."""
-    pool = pooled._pool
-    with pool.lock:
-        if pooled._references > 1 or not pooled._close_when_free:
-            references = pooled._references - 1
-            pooled._references = references
+    cdef int64_t references
+    pool = load(pooled, &POOL)
+    acquire_of(pool.lock)()
+    unlock = known_release
+    try:
+        references = load_int(pooled, &REFERENCES) - 1
+        if references or not is_true(pooled, &CLOSE_WHEN_FREE):
+            store_int(pooled, &REFERENCES, references)
             if not references:
                 pool.held_count -= 1
-            return
+            return 0
+    finally:
+        unlock()
     pooled.release()
+    return 0
 
 
 cdef int write(log, segment, Rules rules, data, int64_t position, Py_ssize_t size) except -1:
     """Writes the batch behind the active segment's end. KafkaError: it was not appended."""
     try:
-        if <int64_t>segment.bytes_since_index_entry + size > rules.index_interval_bytes:
+        if load_int(segment, &BYTES_SINCE_INDEX_ENTRY) + size > rules.index_interval_bytes:
             segment._prepare_indexes()
-        pooled = segment._log_file
+        pooled = load(segment, &LOG_FILE)
         if pooled is None:
             pooled = segment.log_file
         file = take(pooled)
@@ -278,18 +382,18 @@ cdef int write(log, segment, Rules rules, data, int64_t position, Py_ssize_t siz
 
 
 cdef int note_in_segment(segment, Rules rules, Batch* batch, int64_t position, Py_ssize_t size, last_offset) except -1:
-    cdef int64_t since = segment.bytes_since_index_entry
-    if batch.max_timestamp > <int64_t>segment.max_timestamp:
-        segment.max_timestamp = batch.max_timestamp
-        segment.max_timestamp_offset = last_offset
+    cdef int64_t since = load_int(segment, &BYTES_SINCE_INDEX_ENTRY)
+    if batch.max_timestamp > load_int(segment, &MAX_TIMESTAMP):
+        store_int(segment, &MAX_TIMESTAMP, batch.max_timestamp)
+        store(segment, &MAX_TIMESTAMP_OFFSET, last_offset)
     if since > rules.index_interval_bytes:
         segment._add_index_entry(last_offset, position)
         since = 0
-    segment.bytes_since_index_entry = since + size
-    segment._is_unfinished = True
-    if not position and segment.first_timestamp is None:
-        segment.first_timestamp = batch.max_timestamp
-    segment.size = position + size
+    store_int(segment, &BYTES_SINCE_INDEX_ENTRY, since + size)
+    store(segment, &IS_UNFINISHED, True)
+    if not position and load(segment, &FIRST_TIMESTAMP) is None:
+        store_int(segment, &FIRST_TIMESTAMP, batch.max_timestamp)
+    store_int(segment, &SIZE, position + size)
     return 0
 
 
@@ -299,7 +403,7 @@ cdef int remember_position(log, offset, position) except -1:
     cdef PyObject* oldest = NULL
     cdef PyObject* value = NULL
     cdef dict positions
-    known = log._positions
+    known = load(log, &POSITIONS)
     if known is None:
         known = log._positions = {}
     positions = known
@@ -315,20 +419,89 @@ cdef inline object fill(row, Py_ssize_t place, value):
     PyTuple_SET_ITEM(row, place, value)
 
 
-cdef object new_info(first_offset, last_offset, int64_t max_timestamp, log_start_offset, int32_t records_count, Py_ssize_t size):
+cdef object info_of(log, Appended* appended, Py_ssize_t size):
     cdef PyTypeObject* kind = <PyTypeObject*>append_info
     cdef object row = <object>kind.tp_alloc(kind, 9)
     Py_DECREF(row)
-    fill(row, 0, first_offset)
-    fill(row, 1, last_offset)
-    fill(row, 2, max_timestamp)
+    fill(row, 0, appended.first_offset)
+    fill(row, 1, appended.last_offset)
+    fill(row, 2, appended.max_timestamp)
     fill(row, 3, -1)
-    fill(row, 4, log_start_offset)
+    fill(row, 4, load(log, &LOG_START_OFFSET))
     fill(row, 5, False)
-    fill(row, 6, records_count)
+    fill(row, 6, appended.records_count)
     fill(row, 7, size)
     fill(row, 8, False)
     return row
+
+
+cdef bint append_batch(
+    log, data, Py_ssize_t start, uint8_t* p, Py_ssize_t size, leader_epoch, int64_t now_ms, Appended* appended
+) except -1:
+    cdef Batch batch
+    cdef Rules rules
+    cdef uint32_t sent_epoch
+    cdef int64_t first, last, position, highest = 0
+    cdef list segments
+    config = load(log, &CONFIG)
+    known_rules = load(log, &APPEND_RULES)
+    if known_rules is None or (<Rules>known_rules).config is not config:
+        known_rules = log.append_rules = Rules(config)
+    rules = <Rules>known_rules
+    if not rules.is_ordinary or size > rules.max_message_bytes or size > rules.segment_bytes:
+        return False
+    folder = load(log, &FOLDER)
+    owner = load(folder, &OWNER)
+    if owner.failure is not None or owner.is_released or is_true(folder, &IS_REPLACED) or is_true(folder, &IS_DELETED):
+        return False
+    epochs = load(load(log, &EPOCHS), &EPOCH_ENTRIES)
+    if not epochs or (<object>PyTuple_GET_ITEM((<list>epochs)[len(<list>epochs) - 1], 0)) != leader_epoch:
+        return False
+    if rules.after_max_ms >= 0:
+        if now_ms > INT64_MAX - rules.after_max_ms:
+            return False
+        highest = now_ms + rules.after_max_ms
+    if not is_good(p, size, &batch) or not are_good_records(p, size, &batch, highest, rules.after_max_ms >= 0):
+        return False
+    first_offset = load(log, &LOG_END_OFFSET)
+    first = first_offset
+    last = first + batch.last_offset_delta
+    segments = load(log, &SEGMENTS)
+    segment = segments[len(segments) - 1]
+    if not has_room(log, segment, rules, size, &batch, last, now_ms):
+        return False
+    last_offset = last
+    producers = load(log, &PRODUCERS)
+    entry = None
+    if batch.producer_id >= 0:
+        entry = next_entry(producers, folder.environment.producer_limit, &batch, last)
+        if entry is None:
+            return False
+    position = load_int(segment, &SIZE)
+    sent_epoch = read_uint32(p + SIZE_PREFIX)
+    write_int64(p, first)
+    write_uint32(p + SIZE_PREFIX, <uint32_t><int32_t>leader_epoch)
+    try:
+        write(log, segment, rules, data if len(data) == size else data[start : start + size], position, size)
+    except BaseException:
+        # It may be judged again, as it came.
+        write_int64(p, 0)
+        write_uint32(p + SIZE_PREFIX, sent_epoch)
+        raise
+    note_in_segment(segment, rules, &batch, position, size, last_offset)
+    store_int(log, &LOG_END_OFFSET, last + 1)
+    if entry is not None:
+        load(producers, &ENTRIES)[batch.producer_id] = entry
+    remember_position(log, first_offset, position)
+    if load(load(log, &DURABILITY), &UNFLUSHED_SINCE_MS) is None:
+        log._unflushed_since(folder.environment.clock.monotonic_ms())
+    if not is_true(log, &IS_CHANGED):
+        log.mark_changed()
+    appended.first_offset = first
+    appended.last_offset = last
+    appended.max_timestamp = batch.max_timestamp
+    appended.records_count = batch.records_count
+    return True
 
 
 def append_ordinary(log, data, Py_ssize_t start, Py_ssize_t size, leader_epoch, int64_t now_ms):
@@ -338,74 +511,13 @@ def append_ordinary(log, data, Py_ssize_t start, Py_ssize_t size, leader_epoch, 
     `KafkaError` KAFKA_STORAGE_ERROR and so on when the disk refuses; nothing was appended then.
     """
     cdef Py_buffer view
-    cdef uint8_t* p
-    cdef Batch batch
-    cdef Rules rules
-    cdef bint is_good_batch = False
-    cdef uint32_t sent_epoch
-    cdef int64_t first, last, position, highest = 0
-    cdef list segments
-    config = log.config
-    known_rules = log.append_rules
-    if known_rules is None or (<Rules>known_rules).config is not config:
-        known_rules = log.append_rules = Rules(config)
-    rules = <Rules>known_rules
-    if not rules.is_ordinary or size > rules.max_message_bytes or size > rules.segment_bytes:
-        return None
-    folder = log.folder
-    owner = folder.owner
-    if owner.failure is not None or owner.is_released or folder.is_replaced or folder.is_deleted:
-        return None
-    epochs = log.epochs._entries
-    if not epochs or epochs[len(epochs) - 1].epoch != leader_epoch:
-        return None
+    cdef Appended appended
     PyObject_GetBuffer(data, &view, PyBUF_WRITABLE)
     try:
         if start < 0 or size < 0 or start + size > view.len:
             return None
-        p = <uint8_t*>view.buf + start
-        if rules.after_max_ms >= 0:
-            if now_ms > INT64_MAX - rules.after_max_ms:
-                return None
-            highest = now_ms + rules.after_max_ms
-        is_good_batch = is_good(p, size, &batch) and are_good_records(p, size, &batch, highest, rules.after_max_ms >= 0)
-        if not is_good_batch:
+        if not append_batch(log, data, start, <uint8_t*>view.buf + start, size, leader_epoch, now_ms, &appended):
             return None
-        first_offset = log.log_end_offset
-        first = first_offset
-        last = first + batch.last_offset_delta
-        segments = log.segments
-        segment = segments[len(segments) - 1]
-        if not has_room(log, segment, rules, size, &batch, last, now_ms):
-            return None
-        last_offset = last
-        producers = log.producers
-        entry = None
-        if batch.producer_id >= 0:
-            entry = next_entry(producers, folder.environment.producer_limit, &batch, last)
-            if entry is None:
-                return None
-        position = segment.size
-        sent_epoch = read_uint32(p + SIZE_PREFIX)
-        write_int64(p, first)
-        write_uint32(p + SIZE_PREFIX, <uint32_t><int32_t>leader_epoch)
-        try:
-            write(log, segment, rules, data if view.len == size else data[start : start + size], position, size)
-        except BaseException:
-            # It may be judged again, as it came.
-            write_int64(p, 0)
-            write_uint32(p + SIZE_PREFIX, sent_epoch)
-            raise
     finally:
         PyBuffer_Release(&view)
-    note_in_segment(segment, rules, &batch, position, size, last_offset)
-    log.log_end_offset = last + 1
-    if entry is not None:
-        producers.entries[entry.producer_id] = entry
-    remember_position(log, first_offset, position)
-    durability = log.durability
-    if durability.unflushed_since_ms is None:
-        log._unflushed_since(folder.environment.clock.monotonic_ms())
-    if not log._is_changed:
-        log.mark_changed()
-    return new_info(first_offset, last_offset, batch.max_timestamp, log.log_start_offset, batch.records_count, size)
+    return info_of(log, &appended, size)

@@ -130,6 +130,20 @@ def test_a_mistake_in_measuring_fails_no_request(
     assert caplog.text.count("request not measured") == 1
 
 
+def test_reads_that_are_timed_have_no_compiled_way(broker: Broker, metrics: RequestMetrics) -> None:
+    """Each of their requests comes by `request`; the others may come by the compiled one, which counts them, too."""
+    dispatcher = broker.dispatcher
+    assert isinstance(dispatcher, MeasuredDispatcher)
+    dispatcher._ordinary = compiled = object()  # type: ignore[assignment]
+    assert dispatcher.request == dispatcher.timed
+    assert dispatcher.ordinary is None
+    for _ in range(BUSY_READS):
+        assert dispatcher.request
+    for _ in range(SAMPLED * 10):
+        is_timed = dispatcher.request == dispatcher.timed
+        assert dispatcher.ordinary is (None if is_timed else compiled)
+
+
 def test_a_busy_broker_times_a_sample(broker: Broker, metrics: RequestMetrics) -> None:
     """Every request is counted; of those that are timed each stands for several, until the broker is idle again."""
     dispatcher = broker.dispatcher

@@ -67,6 +67,8 @@ class FakeTransport:
 class EchoDispatcher:
     """Answers a request with its own bytes; `waiting` keys get a deferred instead."""
 
+    ordinary = None
+
     def __init__(self) -> None:
         self.requests: list[bytes] = []
         self.waiting: set[int] = set()

@@ -9,6 +9,7 @@ import signal
 
 import pytest
 
+from tidelog.broker.handlers import _ordinary
 from tidelog.launcher import foreground
 from tidelog.launcher.foreground import Stop, first_failure, log_absent_kernel, run, run_all
 from tidelog.records import implementation
@@ -128,6 +129,7 @@ def test_an_absent_kernel_is_told_with_its_cost(
     """A warning where plain Python does the work, nothing where the kernel does."""
     monkeypatch.setattr(implementation, "ABSENT", "")
     monkeypatch.setattr(foreground, "append_ordinary", object())
+    monkeypatch.setattr(_ordinary, "ProduceFrames", object())
     log_absent_kernel()
     assert caplog.messages == []
     monkeypatch.setattr(implementation, "ABSENT", "No module named 'tidelog.records._kernel'")
@@ -137,9 +139,13 @@ def test_an_absent_kernel_is_told_with_its_cost(
     assert "million" in caplog.messages[0]
 
 
-def test_an_absent_compiled_append_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """Where only that one is missing; without the kernel its warning says it all."""
+@pytest.mark.parametrize("absent", ["append", "requests"])
+def test_what_else_is_not_compiled_is_told(
+    absent: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where only one part is missing; without the kernel its warning says it all."""
     monkeypatch.setattr(implementation, "ABSENT", "")
-    monkeypatch.setattr(foreground, "append_ordinary", None)
+    monkeypatch.setattr(foreground, "append_ordinary", None if absent == "append" else object())
+    monkeypatch.setattr(_ordinary, "ProduceFrames", None if absent == "requests" else object())
     log_absent_kernel()
     assert [each.split(":")[0] for each in caplog.messages] == ["compiled_append_absent"]

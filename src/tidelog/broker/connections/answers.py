@@ -175,6 +175,9 @@ class Answers:
             chunks, self._late = self._late + chunks, None
         outbox = self.outbox
         if outbox is None:
+            if len(chunks) == 1 and type(chunks[0]) is bytes:
+                self.transport.write(chunks[0])
+                return
             for chunk in chunks:
                 if type(chunk) is FileRange:
                     break

@@ -44,20 +44,16 @@ class Lane:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.free = capacity
-        self._waiting: deque[Reservation] = deque()
-
-    @property
-    def waiting(self) -> int:
-        """Reservations that wait."""
-        return len(self._waiting)
+        self.queue: deque[Reservation] = deque()
+        """Reservations that wait, in order of arrival."""
 
     def reserve(self, size: int, on_granted: Callable[[], None]) -> Reservation:
         """Takes `size` bytes, at most the capacity, now (`granted`); else `on_granted` is called in its turn."""
         if size > self.capacity:
             raise ValueError(f"{size} bytes can never be granted by a lane of {self.capacity}.")
         reservation = Reservation(self, size, on_granted)
-        if self._waiting or size > self.free:
-            self._waiting.append(reservation)
+        if self.queue or size > self.free:
+            self.queue.append(reservation)
         else:
             self.free -= size
             reservation.granted = True
@@ -69,9 +65,9 @@ class Lane:
             reservation.granted = False
             self.free += reservation.size
         else:
-            self._waiting.remove(reservation)
-        while self._waiting and self._waiting[0].size <= self.free:
-            following = self._waiting.popleft()
+            self.queue.remove(reservation)
+        while self.queue and self.queue[0].size <= self.free:
+            following = self.queue.popleft()
             self.free -= following.size
             following.granted = True
             following.on_granted()
@@ -107,7 +103,7 @@ class ByteBudget:
     @property
     def crowded(self) -> bool:
         """Whether a connection waits for bytes: those that hold some and stall are closed then."""
-        return bool(self._ordinary.waiting or self._large.waiting)
+        return bool(self._ordinary.queue or self._large.queue)
 
     def buffer(self, size: int) -> bytearray | mmap.mmap:
         """A buffer of at least `size` bytes, its content arbitrary."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import Versions
+from tidelog.broker.handlers._ordinary import ProduceFrames
 from tidelog.broker.handlers._produce_answers import (
     FLEXIBLE_SINCE,
     NO_OFFSET,
@@ -39,6 +40,7 @@ from tidelog.security.access import Operation, ResourceType
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
+    from tidelog.broker.handler import Handler, OrdinaryRequests
     from tidelog.broker.node import Node
     from tidelog.broker.replicas.replica import Replica
     from tidelog.ports.disk import Bytes
@@ -151,15 +153,31 @@ def handle_body(node: Node, context: RequestContext, body: memoryview) -> Any:
         return None
     if node.replicas.acknowledged(replica, info.last_offset, acks):
         return quick_answer(replica, version, context.correlation_id, info)
+    return _late(node, replica, info, version, context.correlation_id, acks, timeout_ms)
+
+
+def ordinary(node: Node, handler: Handler) -> OrdinaryRequests | None:
+    """The compiled way of what `handle_body` takes, from the receive buffer on; None where it was not built."""
+    return None if ProduceFrames is None else ProduceFrames(node, handler, _late)
+
+
+def _late(
+    node: Node, replica: Replica, info: AppendInfo, version: int, correlation_id: int, acks: int, timeout_ms: int
+) -> Deferred[bytes]:
+    """The answer of a single batch that is appended, once it is acknowledged."""
     delayed = _delayed_produce(node, acks, [(replica, info)])
-    answer = delayed.done.then(lambda errors: _late_answer(node, context, replica, info, errors[0]))
+    answer = delayed.done.then(
+        lambda errors: _late_answer(node, replica, info, version, correlation_id, error=errors[0])
+    )
     _begin(node, delayed, timeout_ms, answer)
     return answer
 
 
-def _late_answer(node: Node, context: RequestContext, replica: Replica, info: AppendInfo, error: ErrorCode) -> bytes:
+def _late_answer(
+    node: Node, replica: Replica, info: AppendInfo, version: int, correlation_id: int, *, error: ErrorCode
+) -> bytes:
     if error is ErrorCode.NONE:
-        return quick_answer(replica, context.api_version, context.correlation_id, info)
+        return quick_answer(replica, version, correlation_id, info)
     from tidelog.protocol.framing import encode_response
 
     topic, index = replica.topic_partition
@@ -168,11 +186,11 @@ def _late_answer(node: Node, context: RequestContext, replica: Replica, info: Ap
             messages.ProduceResponse.TopicProduceResponse(
                 name=topic,
                 topic_id=replica.topic_id,
-                partition_responses=[failed(node, context.api_version, index, topic, KafkaError(error))],
+                partition_responses=[failed(node, version, index, topic, KafkaError(error))],
             )
         ]
     )
-    chunks = encode_response(KEY, context.api_version, context.correlation_id, response)
+    chunks = encode_response(KEY, version, correlation_id, response)
     return b"".join(chunks)  # type: ignore[arg-type]
 
 

@@ -24,6 +24,7 @@ from tidelog.protocol.apis import ApiKey
 if TYPE_CHECKING:
     from tidelog.broker.cluster.forwarding import Forwarding
     from tidelog.broker.context import RequestContext
+    from tidelog.broker.handler import OrdinaryRequests
     from tidelog.broker.metrics.slow_requests import SlowRequests
     from tidelog.broker.node import Node
     from tidelog.protocol import messages
@@ -95,6 +96,8 @@ class MeasuredDispatcher(Dispatcher):
         self._slow = metrics.slow
         self._reads = 0
         """Since the last call of `adapt`."""
+        self._is_timed = True
+        """Whether the requests of the read that is being handled are timed."""
         self._weight = 1
         """How many requests one that is timed stands for."""
         self.kind: ApiTimes | None = None
@@ -110,14 +113,21 @@ class MeasuredDispatcher(Dispatcher):
     def request(self) -> Callable[[Peer, memoryview, int, int, int], Answer | Deferred[Answer]]:
         """What a read's requests are given to: a connection asks for it once a read, and calls it for each request."""
         reads = self._reads = self._reads + 1
+        self._is_timed = True
         if self._slow is not None:
             # The slow ones may be among those that would not be timed.
             return self.timed
         if self._weight > 1:
-            return self._untimed if reads % SAMPLED else self.timed
+            self._is_timed = not reads % SAMPLED
+            return self.timed if self._is_timed else self._untimed
         if reads >= BUSY_READS:
             self._weight = SAMPLED
         return self.timed
+
+    @property
+    def ordinary(self) -> OrdinaryRequests | None:
+        """The compiled way, for reads that are not timed; to be asked for after `request`."""
+        return None if self._is_timed else super().ordinary
 
     def timed(
         self, peer: Peer, view: memoryview, position: int, end: int, received_ms: int

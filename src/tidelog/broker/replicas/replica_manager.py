@@ -371,16 +371,21 @@ class ReplicaManager:
             transaction_version=transaction_version,
         )
         if not info.duplicate:
-            traffic.bytes_in += len(data)
-            traffic.messages_in += info.last_offset - info.first_offset + 1
-            effects = leader.step(self._clock.monotonic_ms(), Appended(Offset(log.log_end_offset)))
-            if effects:
-                self._carry_out(replica, effects)
-            if replica.watchers and not leader.flush_before_acknowledge:
-                self._wake_followers(replica)
-            if info.rolled or log.log_end_offset - log.flushed_offset >= log.config.flush_messages:
-                self._on_disk_work()
+            self.appended(replica, leader, len(data), info)
         return info
+
+    def appended(self, replica: Replica, leader: PartitionLeader, size: int, info: AppendInfo) -> None:
+        """`size` bytes of batches have gone into the log of a partition: counts them, and carries out what follows."""
+        log, traffic = replica.log, replica.traffic
+        traffic.bytes_in += size
+        traffic.messages_in += info.last_offset - info.first_offset + 1
+        effects = leader.step(self._clock.monotonic_ms(), Appended(Offset(log.log_end_offset)))
+        if effects:
+            self._carry_out(replica, effects)
+        if replica.watchers and not leader.flush_before_acknowledge:
+            self._wake_followers(replica)
+        if info.rolled or log.log_end_offset - log.flushed_offset >= log.config.flush_messages:
+            self._on_disk_work()
 
     def note_refusal(self, topic_partition: TopicPartition, data: Bytes, code: ErrorCode, now_ms: int) -> None:
         """A producer's batch was refused with `code`: those behind it in flight are to be refused, too (`Refusals`)."""

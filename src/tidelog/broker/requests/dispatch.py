@@ -22,7 +22,7 @@ from tidelog.protocol.wire import read_tags
 from tidelog.quotas.request_quota import RequestQuota
 
 if TYPE_CHECKING:
-    from tidelog.broker.handler import Handler
+    from tidelog.broker.handler import Handler, OrdinaryRequests
     from tidelog.broker.node import Node
 
 logger: Final = logging.getLogger(__name__)
@@ -49,6 +49,14 @@ class Dispatcher:
             _WRITE_TXN_MARKERS
         }
         """What brokers ask, which no quota limits."""
+        produce = handlers.get(_PRODUCE)
+        self._ordinary = None if produce is None or produce.ordinary is None else produce.ordinary(node, produce)
+
+    @property
+    def ordinary(self) -> OrdinaryRequests | None:
+        """The compiled way of ordinary requests, which goes before `request` for the read that is being handled; None
+        where all of them are to come by `request`."""
+        return self._ordinary
 
     def connection_closed(self, peer: Peer) -> None:
         """The client is gone."""

@@ -36,6 +36,11 @@ class StartingDispatcher(Dispatcher):
         self._kept: list[tuple[Peer, bytes, int, Deferred[Answer]]] = []
         self._kept_bytes = 0
 
+    @property
+    def ordinary(self) -> None:
+        """Every request is kept, or comes by `request`."""
+        return
+
     def request(
         self, peer: Peer, view: memoryview, position: int, end: int, received_ms: int
     ) -> Answer | Deferred[Answer]:

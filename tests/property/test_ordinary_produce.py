@@ -1,0 +1,416 @@
+"""Produce requests by the compiled way against the general one: the same bytes in leave the same bytes out.
+
+And all that a produce may change of a broker is as it would be."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+from tests.amount import examples
+from tests.unit.broker.followers import Follower
+from tests.unit.broker.harness import Broker, make_batch, produce_request
+from tests.unit.storage.support import FaultyMemoryDisk
+
+from tidelog.broker.connections.server import Server
+from tidelog.broker.handlers._ordinary import ProduceFrames
+from tidelog.broker.requests.dispatch import Dispatcher
+from tidelog.config.broker_config import BrokerConfig
+from tidelog.model.identifiers import TopicPartition
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+from tidelog.quotas.entities import CLIENT_ID, Entity, QuotaKey
+from tidelog.records.batch import Codec, TimestampType
+from tidelog.storage.log_config import LONG_MAX
+
+pytestmark = pytest.mark.skipif(
+    ProduceFrames is None,
+    reason="the compiled way was not built (it needs a C compiler): there is nothing to compare",
+)
+
+LED = ("alone", "followed", "__consumer_offsets", "a" * 130)
+VERSIONS = range(3, 14)
+SMALL_SEGMENTS = {"log.index.interval.bytes": 150, "log.index.size.max.bytes": 96, "log.segment.bytes": 4_000}
+ONE_SEGMENT = {"log.index.interval.bytes": 150, "log.index.size.max.bytes": 4_096}
+
+
+class Sent(NamedTuple):
+    """One produce request, as it is made anew for each of the two brokers."""
+
+    topic: str = "alone"
+    partition: int = 0
+    version: int = 10
+    acks: int = 1
+    client: str | None = "client"
+    count: int = 1
+    size: int = 20
+    codec: Codec = Codec.NONE
+    producer: int = -1
+    step: int = 1
+    """What its first sequence is ahead of the producer's last; 1 for the next one."""
+    transactional: bool = False
+    timeout_ms: int = 1_000
+    twice: bool = False
+    """Whether it names the partition twice."""
+    damage: tuple[int, int] | None = None
+    """A byte behind the size, counted from the end where it is negative, and the bits that turn over in it."""
+
+
+SENT = st.builds(
+    Sent,
+    topic=st.sampled_from(["alone"] * 5 + ["followed", "followed", "unknown", "__consumer_offsets", "a" * 130]),
+    partition=st.sampled_from([0, 0, 0, 0, 1, 7, -1]),
+    version=st.sampled_from(VERSIONS),
+    acks=st.sampled_from([1, 1, 1, -1, -1, 0, 2]),
+    client=st.sampled_from(["client"] * 5 + ["", "another", None]),
+    count=st.sampled_from([1, 1, 1, 3]),
+    size=st.sampled_from([0, 20, 20, 100, 300]),
+    codec=st.sampled_from([Codec.NONE, Codec.NONE, Codec.NONE, Codec.LZ4, Codec.ZSTD]),
+    producer=st.sampled_from([-1, -1, 7, 7, 8]),
+    step=st.sampled_from([1, 1, 1, 1, 0, 3]),
+    transactional=st.sampled_from([False] * 9 + [True]),
+    timeout_ms=st.sampled_from([1_000, 1_000, 0]),
+    twice=st.sampled_from([False] * 9 + [True]),
+    damage=st.one_of(
+        st.none(), st.none(), st.none(), st.none(), st.tuples(st.integers(-12, 60), st.sampled_from([1, 2, 64, 128]))
+    ),
+)
+SETTINGS: tuple[dict[str, Any], ...] = (
+    {},
+    {"flush_messages": 1},
+    {"message_timestamp_type": TimestampType.LOG_APPEND_TIME},
+    {"min_insync_replicas": 2},
+    {"max_message_bytes": 150},
+)
+READS = st.tuples(
+    st.just("read"),
+    st.integers(0, 1),
+    st.lists(SENT, min_size=1, max_size=6).map(tuple),
+    st.sampled_from([0, 0, 0, 1, 37, 200]),
+)
+STEPS = st.one_of(
+    READS,
+    READS,
+    READS,
+    READS,
+    st.tuples(st.just("ask"), st.integers(0, 1)),
+    st.tuples(st.just("settings"), st.sampled_from(SETTINGS)),
+    st.tuples(st.just("wait"), st.sampled_from(["alone", "followed"])),
+    st.tuples(st.just("follow")),
+    st.tuples(st.just("advance"), st.sampled_from([1, 400, 2_000])),
+    st.tuples(st.just("flush")),
+    st.tuples(st.just("lead"), st.sampled_from([0, 1])),
+    st.tuples(st.just("quota"), st.booleans()),
+    st.tuples(st.just("full"), st.integers(1, 2)),
+)
+
+
+class General(Dispatcher):
+    """All requests come by `request`."""
+
+    @property
+    def ordinary(self) -> None:
+        return
+
+
+class Transport:
+    """What one client was sent."""
+
+    def __init__(self) -> None:
+        self.written = bytearray()
+        self.closed = self.paused = False
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 40_000) if name == "peername" else None
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+
+class Side:
+    """One broker on a disk of its own, and two clients of it."""
+
+    def __init__(self, dispatcher: Callable[..., Dispatcher], logs: dict[str, object]) -> None:
+        self.disk = FaultyMemoryDisk()
+        self.broker = Broker("/logs", logs, disk=self.disk)
+        self.epoch = 0
+        self.broker.tell_brokers(live=(0, 1))
+        self.broker.lead("alone", 2)
+        self.broker.lead("__consumer_offsets")
+        self.broker.lead("a" * 130)
+        self.broker.lead("followed", isr=[0, 1], replicas=[0, 1])
+        self.follower = Follower(self.broker)
+        self.broker.dispatcher = dispatcher(self.broker.node, self.broker.node.handlers)
+        self.server = Server(
+            BrokerConfig.from_mapping({"listeners": "PLAINTEXT://127.0.0.1:9092"}), self.broker.clock, self.broker.shell
+        )
+        self.server.start(self.broker.dispatcher)
+        self.transports = [Transport(), Transport()]
+        self.connections = [self.server.connection("PLAINTEXT") for _ in self.transports]
+        for connection, transport in zip(self.connections, self.transports, strict=True):
+            connection.connection_made(transport)  # type: ignore[arg-type]
+        self.unread = [bytearray(), bytearray()]
+        """What each client has sent that was not read."""
+
+    def step(self, step: Any) -> None:
+        getattr(self, f"_{step[0]}")(*step[1:])
+        self.broker.shell.run_turns()
+        for client in range(2):
+            self._feed(client, 0)
+
+    def _read(self, client: int, requests: tuple[Sent, ...], cut: int) -> None:
+        for sent in requests:
+            self.unread[client] += self._frame(sent)
+        self._feed(client, cut)
+
+    def _ask(self, client: int) -> None:
+        """A request that is none of Produce."""
+        self.unread[client] += self.broker.frame(ApiKey.API_VERSIONS, 3, messages.ApiVersionsRequest(), "client")
+
+    def _feed(self, client: int, cut: int) -> None:
+        connection, transport, unread = self.connections[client], self.transports[client], self.unread[client]
+        while unread and not transport.paused and not transport.closed:
+            view = connection.get_buffer(-1)
+            size = min(len(view), len(unread), cut or len(unread))
+            view[:size] = unread[:size]
+            del unread[:size]
+            connection.buffer_updated(size)
+            self.broker.shell.run_turns()
+
+    def _frame(self, sent: Sent) -> bytes:
+        sequence = -1
+        if sent.producer >= 0:
+            replica = self.broker.replica(sent.topic, sent.partition)
+            entry = None if replica is None else replica.log.producers.entries.get(sent.producer)
+            sequence = max(0, (entry.last_sequence if entry is not None else -1) + sent.step)
+        batch = make_batch(
+            [bytes(sent.size)] * sent.count,
+            timestamp=self.broker.clock.wall_ms(),
+            codec=sent.codec,
+            producer_id=sent.producer,
+            producer_epoch=0 if sent.producer >= 0 else -1,
+            base_sequence=sequence,
+            transactional=sent.transactional,
+        )
+        request = produce_request(
+            sent.topic, batch, sent.partition, sent.acks, sent.version, timeout_ms=sent.timeout_ms
+        )
+        if sent.twice:
+            request.topic_data[0].partition_data *= 2
+        frame = bytearray(self.broker.frame(ApiKey.PRODUCE, sent.version, request, sent.client))
+        if sent.damage is not None:
+            place, bits = sent.damage
+            frame[4 + place % (len(frame) - 4)] ^= bits
+        return bytes(frame)
+
+    def _settings(self, values: dict[str, Any]) -> None:
+        for topic in ("alone", "followed"):
+            replica = self.broker.replica(topic)
+            config = replace(replica.log.config, **{"flush_messages": LONG_MAX, "min_insync_replicas": 1, **values})
+            replica.log.set_config(config)
+            self.broker.node.replicas.config_changed(replica)
+
+    def _wait(self, topic: str) -> None:
+        """A consumer waits for what will be appended."""
+        end = self.broker.replica(topic).high_watermark
+        request = self.broker.fetch_request(topic, end, max_wait_ms=500)
+        self.broker.send(ApiKey.FETCH, 12, request)
+
+    def _follow(self) -> None:
+        """The follower fetches from the log's end."""
+        end = self.broker.replica("followed").log.log_end_offset
+        self.follower.send({("followed", 0): end}, leader_epoch=self.epoch)
+
+    def _advance(self, milliseconds: int) -> None:
+        self.broker.shell.advance(milliseconds)
+
+    def _flush(self) -> None:
+        self.broker.logs.maintenance.run_due(self.broker.clock.monotonic_ms())
+        self.broker.node.replicas.flushed()
+
+    def _lead(self, leader: int) -> None:
+        """Another leader epoch of the topic of one replica, or another leader."""
+        self.epoch += 1
+        self.broker.lead("alone", 2, leader=leader, leader_epoch=self.epoch, isr=[leader], replicas=[0, leader])
+
+    def _quota(self, is_set: bool) -> None:
+        self.broker.node.quotas.set(
+            Entity.of({CLIENT_ID: "client"}), {QuotaKey.PRODUCER_BYTE_RATE: 10.0**9} if is_set else {}
+        )
+
+    def _full(self, count: int) -> None:
+        """The next writes of batches find no space."""
+        left = count
+
+        def fault(operation: str, path: str) -> OSError | None:
+            nonlocal left
+            if operation == "pwrite" and path.endswith(".log") and left:
+                left -= 1
+                return OSError(errno.ENOSPC, "full", path)
+            return None
+
+        self.disk.fault = fault
+
+    def state(self) -> dict[str, Any]:
+        """All that a produce may change."""
+        broker = self.broker
+        replicas = {str(replica.topic_partition): replica for replica in broker.node.replicas}
+        produce = broker.node.handlers[ApiKey.PRODUCE]
+        return {
+            "written": [bytes(transport.written) for transport in self.transports],
+            "closed": [transport.closed for transport in self.transports],
+            "paused": [transport.paused for transport in self.transports],
+            "requests": produce.requests,
+            "waiting": (len(broker.node.purgatory), broker.shell.waiting_timers),
+            "logs": {
+                name: (
+                    replica.log.log_start_offset,
+                    replica.log.log_end_offset,
+                    replica.log.high_watermark,
+                    replica.high_watermark,
+                    replica.log.flushed_offset,
+                    replica.log.unflushed_since_ms,
+                    list((replica.log._positions or {}).items()),
+                    {id: str(entry) for id, entry in replica.log.producers.entries.items()},
+                    [(segment.base_offset, segment.size) for segment in replica.log.segments],
+                    replica.refusals is None,
+                    0 if replica.delayed_appends is None else len(replica.delayed_appends),
+                )
+                for name, replica in replicas.items()
+            },
+            "traffic": {
+                name: [getattr(replica.traffic, each) for each in replica.traffic.__slots__]
+                for name, replica in replicas.items()
+            },
+            "files": {path: bytes(content) for path, content in self.disk.files.items()},
+        }
+
+    def close(self) -> None:
+        self.broker.close()
+
+
+def both(logs: dict[str, object]) -> tuple[Side, Side]:
+    return Side(Dispatcher, logs), Side(General, logs)
+
+
+@settings(max_examples=examples(200))
+@given(steps=st.lists(STEPS, min_size=1, max_size=12))
+def test_both_ways_do_the_same(steps: list[Any]) -> None:
+    """Whatever is sent, in whatever reads, and whatever the partition's state: the ways cannot be told apart."""
+    compiled, general = both(SMALL_SEGMENTS)
+    for step in [("read", 0, (Sent(),), 0), *steps]:
+        compiled.step(step)
+        general.step(step)
+        assert compiled.state() == general.state()
+    compiled.close()
+    general.close()
+
+
+ORDINARY = (
+    *(Sent(version=version) for version in VERSIONS),
+    *(Sent(version=version, acks=-1) for version in VERSIONS),
+    *(Sent(version=version, topic="followed", acks=-1) for version in VERSIONS),
+    *(Sent(version=version, topic="followed", acks=-1, timeout_ms=0) for version in VERSIONS),
+    Sent(acks=0),
+    Sent(client=None),
+    Sent(client=None, version=5),
+    Sent(count=5, partition=1),
+    Sent(codec=Codec.ZSTD),
+    Sent(size=300),
+    Sent(topic="followed"),
+)
+
+
+def test_what_is_ordinary_comes_by_the_compiled_way() -> None:
+    """A request like most of them never reaches the dispatcher, and its answer is the general one's."""
+    compiled, general = both(ONE_SEGMENT)
+    taken: list[int] = []
+    request = compiled.broker.dispatcher.request
+
+    def noted(peer: Any, view: memoryview, position: int, *arguments: int) -> Any:
+        taken.append(view[position + 1])
+        return request(peer, view, position, *arguments)
+
+    compiled.broker.dispatcher.request = noted  # type: ignore[method-assign]
+    # The first requests make the connection and the partitions known.
+    for known in (Sent(), Sent(partition=1), Sent(topic="followed", acks=0)):
+        compiled.step(("read", 0, (known,), 0))
+        general.step(("read", 0, (known,), 0))
+    for sent in ORDINARY:
+        taken.clear()
+        for step in [("read", 0, (sent, sent), 0), ("follow",), ("advance", 2_000)]:
+            compiled.step(step)
+            general.step(step)
+        assert compiled.state() == general.state(), sent
+        # Where an answer is waited for, the next request comes by the dispatcher, which knows whether it may be begun.
+        waits = sent.topic == "followed" and sent.acks == -1 and sent.timeout_ms > 0
+        assert taken.count(ApiKey.PRODUCE) == waits, sent
+    compiled.close()
+    general.close()
+
+
+NOT_ORDINARY = (
+    *(Sent(damage=(place, bits)) for place in range(-30, 40) for bits in (1, 128)),
+    *(Sent(version=5, damage=(place, bits)) for place in range(-2, 50) for bits in (1, 128)),
+    *(Sent(version=13, damage=(place, bits)) for place in range(-4, 50) for bits in (1, 128)),
+    *(Sent(acks=acks) for acks in (2, -2)),
+    *(Sent(topic=topic) for topic in ("unknown", "__consumer_offsets", "a" * 130)),
+    *(Sent(partition=partition) for partition in (-1, 9)),
+    Sent(codec=Codec.ZSTD, version=6),
+    Sent(transactional=True, producer=7),
+    Sent(twice=True),
+    Sent(producer=7, step=4),
+)
+
+
+def test_what_is_not_ordinary_is_judged_as_ever() -> None:
+    """Each way in which a request may be out of the ordinary has the general answer, between two that are not."""
+    compiled, general = both(ONE_SEGMENT)
+    for sent in NOT_ORDINARY:
+        for side in (compiled, general):
+            for client in range(2):
+                if side.transports[client].closed:
+                    side.connections[client].connection_lost(None)
+                    side.transports[client] = Transport()
+                    side.unread[client].clear()
+                    side.connections[client] = side.server.connection("PLAINTEXT")
+                    side.connections[client].connection_made(side.transports[client])  # type: ignore[arg-type]
+            side.step(("read", 0, (Sent(), sent, Sent()), 0))
+        assert compiled.state() == general.state(), sent
+        for side in (compiled, general):
+            for transport in side.transports:
+                transport.written.clear()
+    compiled.close()
+    general.close()
+
+
+def test_what_was_handled_before_a_fault_is_answered() -> None:
+    """A fault of the broker ends the connection, behind the answers to what came before."""
+    compiled, _ = both(ONE_SEGMENT)
+    compiled.step(("read", 0, (Sent(),), 0))
+    answer = len(compiled.transports[0].written)
+    replica = compiled.broker.node.replicas.get(TopicPartition("alone", 1))
+    assert replica is not None
+    replica.traffic = None  # type: ignore[assignment]
+    compiled.step(("read", 0, (Sent(), Sent(), Sent(partition=1), Sent()), 0))
+    assert len(compiled.transports[0].written) == 3 * answer
+    assert compiled.transports[0].closed
