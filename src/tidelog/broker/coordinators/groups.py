@@ -131,6 +131,12 @@ class GroupCoordinatorService(CoordinatorService[GroupCoordinator]):
         """The reply of the group's coordinator to the event `make(request_id)`; fails as `Shards.ask` does."""
         return self.shards.ask(group, make)
 
+    def beat(self, group: str, member_id: str, generation: int) -> bool:
+        """A member of a classic group says that it lives; true where there is nothing to tell it. Else `ask` does."""
+        return self.shards.touch(
+            group, lambda machine, now_ms: machine.classic.beat(now_ms, group, member_id, generation)
+        )
+
     def ask_in_transaction(
         self, group: str, transactional_id: str, make: Callable[[int], CommitOffsets], *, adds: bool
     ) -> Deferred[Any]:

@@ -153,6 +153,20 @@ class Shards(Generic[M]):
             answer.on_abandoned = lambda: shard.requests.pop(request_id, None)
         return answer
 
+    def touch(self, key: str, change: Callable[[M, int], bool]) -> bool:
+        """Has the coordinator of `key` note something that is not in its log and that nothing follows from.
+
+        `change(machine, now_ms)` is such a note; false, with nothing changed, where it is more than that. False as
+        well where an answer would have to wait, or there is no coordinator: `ask` knows all of this.
+        """
+        shard = self._shards.get(self.partition_of(key))
+        if shard is None or not shard.is_loaded or not shard.is_current or shard.replica.log.is_offline:
+            return False
+        if shard.batch is not None or shard.appends or not change(shard.machine, self._clock.monotonic_ms()):
+            return False
+        self._arm(shard)
+        return True
+
     def ask_all(self, make: Callable[[int], Any]) -> Deferred[list[Any]]:
         """The replies of all coordinators here, in the order of their partitions; fails if one of them does.
 

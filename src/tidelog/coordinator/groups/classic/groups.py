@@ -26,7 +26,7 @@ from tidelog.coordinator.groups.classic.group import ClassicGroup, ClassicGroupS
 from tidelog.coordinator.groups.classic.join import join
 from tidelog.coordinator.groups.classic.leave import leave, not_members
 from tidelog.coordinator.groups.classic.rebalance import joins_due, member_due, prepare, syncs_due
-from tidelog.coordinator.groups.classic.sync import heartbeat, sync
+from tidelog.coordinator.groups.classic.sync import beat, heartbeat, sync
 from tidelog.coordinator.groups.classic.turn import ClassicTurn
 from tidelog.coordinator.groups.events import CLASSIC, CONSUMER
 from tidelog.coordinator.groups.group import OFFSETS_ONLY
@@ -128,6 +128,11 @@ class ClassicGroups(Part):
         compatibility = self._compatibility_of(event.group)
         if compatibility is None or not compatibility.classic_heartbeat(now_ms, event, result):
             result.replies.append((event.request_id, HeartbeatReply(ErrorCode.UNKNOWN_MEMBER_ID)))
+
+    def beat(self, now_ms: int, group_id: str, member_id: str, generation: int) -> bool:
+        """As the function of that name, of a group that may be of any kind."""
+        group = self._groups.get(group_id)
+        return isinstance(group, ClassicGroup) and beat(now_ms, group, member_id, generation)
 
     def _leave(self, now_ms: int, event: LeaveGroup, result: GroupResult) -> None:
         compatibility = self._compatibility_of(event.group)

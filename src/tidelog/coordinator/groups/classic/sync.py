@@ -73,6 +73,18 @@ def _assign(turn: ClassicTurn, group: ClassicGroup, event: SyncGroup) -> None:
     hand_out(turn, group)
 
 
+def beat(now_ms: int, group: ClassicGroup, member_id: str, generation: int) -> bool:
+    """What `heartbeat` does for a member that lives and has nothing to learn; false, with nothing changed, for others.
+
+    Nearly all heartbeats are such, of members without an instance id, and this makes no event and no reply of them.
+    """
+    member = group.members.get(member_id)
+    if member is None or generation != group.generation or group.state is ClassicGroupState.PREPARING_REBALANCE:
+        return False
+    group.expect(now_ms, member_id, member.session_timeout_ms)
+    return True
+
+
 def heartbeat(now_ms: int, group: ClassicGroup, event: Heartbeat, result: GroupResult) -> None:
     """A heartbeat: prolongs the member's session. While members are to join again the answer says so."""
     member = group.members.get(event.member_id)
