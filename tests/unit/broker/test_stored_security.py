@@ -11,7 +11,9 @@ from tests.waiting import eventually
 
 from tidelog.broker.cluster import store_follower as module
 from tidelog.broker.cluster.stored_security import StoredSecurity
+from tidelog.broker.futures import future_of
 from tidelog.metadata.operations import Create, SetData
+from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.ports.real import SystemClock, SystemRandom
 from tidelog.security import stored
 from tidelog.security.access import Operation, ResourceType
@@ -73,5 +75,60 @@ def test_no_change_is_missed_when_the_connection_breaks_while_it_is_read(
         assert session.times == 0
         await security.close()
         await store.close()
+
+    asyncio.run(asyncio.wait_for(check(), 20))
+
+
+def test_what_another_broker_has_just_made_is_known_before_it_is_deleted_or_made_again() -> None:
+    """Notifications come a moment later: until they do, the store alone knows."""
+
+    async def check() -> None:
+        store = EmbeddedStore(MemoryPersistence(), SystemClock(), SystemRandom())
+        store.start()
+        sessions = [await LocalStore.connect(store) for _ in range(2)]
+        for path in ("/config", "/config/changes"):
+            await sessions[0].create(path)
+        authorizers = [Authorizer(), Authorizer()]
+        brokers = [
+            StoredSecurity(lambda session=session: session, SystemClock(), authorizer)  # type: ignore[misc]
+            for session, authorizer in zip(sessions, authorizers, strict=True)
+        ]
+        for broker in brokers:
+            await broker.open()
+        # The second one follows nothing yet: as if its notifications were late.
+        await future_of(brokers[0].change_acls(ORDERS, lambda before: [*before, READ]))
+        assert authorizers[1].entries(ORDERS) == frozenset()
+        await future_of(brokers[1].change_acls(ORDERS, lambda before: list({*before, READ})))
+        assert authorizers[1].entries(ORDERS) == {READ}
+        write = AclEntry("User:alice", "*", Operation.WRITE, Permission.ALLOW)
+        await future_of(brokers[0].change_acls(ORDERS, lambda before: [*before, write]))
+        brokers[1].start()
+        await future_of(brokers[1].caught_up())
+        assert authorizers[1].entries(ORDERS) == {READ, write}
+        for broker in brokers:
+            await broker.close()
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(check(), 20))
+
+
+def test_a_store_that_is_away_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHANGE_MS_MAX", 20)
+    monkeypatch.setattr(module, "RETRY_DELAY_MS", 1)
+
+    async def check() -> None:
+        store = EmbeddedStore(MemoryPersistence(), SystemClock(), SystemRandom())
+        store.start()
+        session = await LocalStore.connect(store)
+        for path in ("/config", "/config/changes"):
+            await session.create(path)
+        security = StoredSecurity(lambda: session, SystemClock(), Authorizer())
+        await security.open()
+        security.start()
+        await store.close()
+        with pytest.raises(KafkaError) as refused:
+            await future_of(security.caught_up())
+        assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
+        await security.close()
 
     asyncio.run(asyncio.wait_for(check(), 20))

@@ -66,6 +66,8 @@ class StoreFollower:
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+        """For a round that begins after they came."""
 
     async def open(self) -> None:
         """Reads everything, and follows from here on. StoreError."""
@@ -92,6 +94,22 @@ class StoreFollower:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
+    async def caught_up(self) -> None:
+        """Returns when everything is known that the store had when this was called.
+
+        KafkaError REQUEST_TIMED_OUT where the store is away for `CHANGE_MS_MAX`.
+        """
+        known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(known)
+        self._woken.set()
+        try:
+            await asyncio.wait_for(known, CHANGE_MS_MAX / 1000)
+        except TimeoutError:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The metadata store cannot be asked.") from None
+        finally:
+            if known in self._waiting:
+                self._waiting.remove(known)
+
     def _changed(self, event: WatchEvent) -> None:
         self._woken.set()
 
@@ -104,11 +122,16 @@ class StoreFollower:
         while True:
             await self._woken.wait()
             self._woken.clear()
+            waiting = list(self._waiting)
             try:
-                if self._store_of() is self._session:
-                    await self._take_new()
-                else:
+                if self._store_of() is not self._session:
                     await self.open()
+                else:
+                    if waiting:
+                        await self._store_of().sync()
+                    await self._take_new()
+                if self._session is not None:
+                    self._tell(waiting)
             except (ConnectionLoss, SessionExpired, StoreClosed):
                 # The watch may not have been set, and notifications that were counted may not have been followed.
                 self._session = None
@@ -118,6 +141,11 @@ class StoreFollower:
                 logger.warning("changes not read: of=%s reason=%s", self._name, error)
                 self._session = None
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)
+
+    def _tell(self, waiting: Sequence[asyncio.Future[None]]) -> None:
+        for known in waiting:
+            if not known.done():
+                known.set_result(None)
 
     async def _take_new(self) -> None:
         store = self._store_of()

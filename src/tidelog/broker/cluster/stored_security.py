@@ -204,6 +204,10 @@ class StoredSecurity:
         for pattern, entries in (await self._read_patterns(store, patterns)).items():
             self.authorizer.set_acls(pattern, entries)
 
+    def caught_up(self) -> Deferred[None]:
+        """Waits until all ACLs that the store has now are known here. KafkaError REQUEST_TIMED_OUT."""
+        return self._background.run(self._follower.caught_up())
+
     def change_acls(self, pattern: ResourcePattern, change: AclChange) -> Deferred[None]:
         """Changes a pattern's ACLs in the store and here. KafkaError: REQUEST_TIMED_OUT; what
         `change` raises. There is an authorizer."""
@@ -223,6 +227,8 @@ class StoredSecurity:
                 before, version = [], None
             after = change(before)
             if set(after) == set(before):
+                # Another broker may have made the change a moment ago: it is in force here too before the answer.
+                authorizer.set_acls(pattern, before)
                 return
             content = stored.encode_acls(after)
             write: Operation

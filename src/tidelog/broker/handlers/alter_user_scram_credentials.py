@@ -48,9 +48,10 @@ def _carry_out(node: Node, change: _Upsertion | _Deletion, *others: _Upsertion |
     """The first of a user's changes, if it is the only one."""
     try:
         name = _judge(change)
-        if isinstance(change, _Deletion) and name not in node.security.users().get(change.name, {}):
-            raise _absent()
         if others:
+            # What is absent is said first, as in Kafka. A single change is judged by the store (`apply`).
+            if isinstance(change, _Deletion) and name not in node.security.users().get(change.name, {}):
+                raise _absent()
             reason = "A user credential cannot be altered twice in the same request"
             raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, reason)
     except KafkaError as error:

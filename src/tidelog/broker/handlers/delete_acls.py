@@ -1,7 +1,8 @@
 """DeleteAcls: removes the ACLs that filters select, and names them.
 
 Versions 1-3. v1: patterns (KIP-290); v2: flexible; v3: users as resources. Any broker carries it out, as CreateAcls.
-What two filters of a request select, each of them names.
+What two filters of a request select, each of them names. They select from what the store has when the request comes:
+an ACL that another broker created a moment ago is not overlooked.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from tidelog.broker.cluster.stored_security import AclChange
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
-    from tidelog.security.acls import AclBinding, AclEntry, ResourcePattern
+    from tidelog.security.acls import AclBinding, AclEntry, AclFilter, ResourcePattern
+    from tidelog.security.authorizer import Authorizer
 
 KEY: Final = ApiKey.DELETE_ACLS
 VERSIONS: Final = Versions(1, 3)
@@ -34,6 +36,10 @@ def handle(
 ) -> Deferred[messages.DeleteAclsResponse]:
     filters = [filter_of(asked) for asked in request.filters]
     authorizer = require_authorizer(node, context, Operation.ALTER)
+    return node.security.caught_up().and_then(lambda _: _delete(node, authorizer, filters))
+
+
+def _delete(node: Node, authorizer: Authorizer, filters: list[AclFilter]) -> Deferred[messages.DeleteAclsResponse]:
     selected = [authorizer.select(wanted) for wanted in filters]
     gone: dict[ResourcePattern, set[AclEntry]] = {}
     for bindings in selected:
