@@ -54,7 +54,7 @@ class Peer:
     def authenticated(self, principal: Principal) -> None:
         """The peer has authenticated, or need not; its address is known."""
         self.principal = principal
-        self.access = None if self.authorizer is None else Access(self.authorizer, principal, self.address)
+        self.access = None if self.authorizer is None else self.authorizer.access(principal, self.address)
 
     def throttle(self, milliseconds: int) -> None:
         """The client is over a quota: it is not heard for so long (KIP-219)."""

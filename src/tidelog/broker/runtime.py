@@ -120,7 +120,7 @@ class Runtime:
         )
         shell = self._shell = LoopShell(self._peers, executor)
         self._server = Server(config, clock, shell, self._descriptors)
-        self._server.authorizer = make_authorizer(config)
+        self._server.authorizer = make_authorizer(config, clock)
         self._server.tls = self._tls
         self._listening = Listening(config, self._server, self._tls, network, shell)
         self._bearer_tokens = BearerTokens(config, shell, clock)

@@ -34,6 +34,9 @@ logger: Final = logging.getLogger(__name__)
 
 REMEMBERED_MAX: Final = 4_096
 """Decisions that one connection remembers; beyond it begins anew."""
+DENIALS_TOLD_MAX: Final = 100
+"""Lines in a second about what one connection was denied: a client that is denied without end must not fill a disk.
+The rest is counted, and the next line says how many."""
 _ANY_NAME: Final = "hardcode"
 """What Kafka asks for first where any resource of a type will do: super users, and principals that everything is open
 to."""
@@ -42,8 +45,18 @@ to."""
 class Authorizer:
     """The ACLs of a cluster, and what they decide."""
 
-    def __init__(self, super_users: Iterable[str] = (), *, allow_everyone: bool = False) -> None:
-        """`super_users` are principals as `User:name`."""
+    def __init__(
+        self,
+        super_users: Iterable[str] = (),
+        *,
+        allow_everyone: bool = False,
+        audits_allowances: bool = False,
+        now_ms: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`super_users` are principals as `User:name`; `audits_allowances`: what is allowed is logged, too; `now_ms`
+        is monotonic."""
+        self.audits_allowances = audits_allowances
+        self.now_ms = now_ms
         self.super_users = frozenset(super_users)
         self.allow_everyone = allow_everyone
         self.version = 0
@@ -105,6 +118,31 @@ class Authorizer:
         return found
 
     # Decisions.
+
+    def access(self, principal: Principal, address: str) -> Access:
+        """What a connection of `principal` from `address` may do."""
+        return (AuditedAccess if self.audits_allowances else Access)(self, principal, address)
+
+    def reason_of_denial(
+        self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str | None
+    ) -> str:
+        """The ACL that denies, or the one that would allow, for the log; `name` None: any resource of the type."""
+        for pattern in self.patterns_on(kind, name):
+            for entry in self.entries(pattern):
+                denies = entry.permission is Permission.DENY and entry.operation in (operation, Operation.ALL)
+                if denies and _concerns(entry, principal, host):
+                    return f"denied_by={_line(pattern, entry)}"
+        missing = AclEntry(principal, WILDCARD, operation, Permission.ALLOW)
+        return f"allowed_by={_line(ResourcePattern(kind, WILDCARD if name is None else name), missing)}"
+
+    def patterns_on(self, kind: ResourceType, name: str | None) -> list[ResourcePattern]:
+        """The patterns that have ACLs on a resource; None: on any of the type."""
+        if name is None:
+            return [pattern for pattern in self.patterns() if pattern.type is kind]
+        found = [ResourcePattern(kind, each) for each in dict.fromkeys((name, WILDCARD)) if each in self._literal[kind]]
+        prefixes = [name[:length] for length in self._prefix_lengths[kind] if length <= len(name)]
+        prefixed = self._prefixed[kind]
+        return found + [ResourcePattern(kind, each, PatternType.PREFIXED) for each in prefixes if each in prefixed]
 
     def authorize(self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str) -> bool:
         """Whether `principal` (`User:name`), coming from `host`, may do `operation` to the resource."""
@@ -176,7 +214,10 @@ def _concerns(entry: AclEntry, principal: str, host: str) -> bool:
 class Access:
     """What one connection may do: its principal's decisions, remembered."""
 
-    __slots__ = ("_authorizer", "_is_super", "_remembered", "_told", "_version", "host", "principal")
+    __slots__ = (
+        *("_authorizer", "_is_super", "_remembered", "_second", "_told", "_untold", "_version"),
+        *("host", "principal"),
+    )
 
     def __init__(self, authorizer: Authorizer, principal: Principal, address: str) -> None:
         self._authorizer = authorizer
@@ -185,12 +226,18 @@ class Access:
         self._is_super = self.principal in authorizer.super_users
         self._version = authorizer.version
         self._remembered: dict[tuple[Operation, ResourceType, str | None], bool] = {}
-        self._told: set[tuple[Operation, ResourceType, str | None]] = set()
-        """Denials that were logged."""
+        self._second = 0
+        """In which `_told` denials were logged; `_untold` were not, since the last line."""
+        self._told = self._untold = 0
 
-    def allows(self, operation: Operation, kind: ResourceType, name: str, *, quiet: bool = False) -> bool:
-        """Whether the connection's principal may do `operation` to the resource; a denial is logged once, or never."""
-        return self._is_super or self._decide(operation, kind, name, self._authorize, quiet=quiet)
+    def allows(self, operation: Operation, kind: ResourceType, name: str, quiet: bool = False) -> bool:
+        """Whether the connection's principal may do `operation` to the resource; a denial is logged unless `quiet`."""
+        if self._is_super:
+            return True
+        # What nearly every request asks: the same as the one before.
+        if self._version == self._authorizer.version and self._remembered.get((operation, kind, name)):
+            return True
+        return self._decide(operation, kind, name, self._authorize, quiet=quiet)
 
     def allows_any(self, operation: Operation, kind: ResourceType) -> bool:
         """Whether it may do `operation` to any resource of the type."""
@@ -208,23 +255,36 @@ class Access:
         version = self._authorizer.version
         if self._version != version or len(self._remembered) >= REMEMBERED_MAX:
             # New ones: an I/O thread that decides meanwhile keeps what it has decided by the former ACLs among theirs.
-            self._remembered, self._told = {}, set()
+            self._remembered = {}
             self._version = version
         remembered, question = self._remembered, (operation, kind, name)
         decision = remembered.get(question)
         if decision is None:
             decision = remembered[question] = decide(operation, kind, name)
-        if not decision and not quiet and question not in self._told:
-            self._told.add(question)
-            logger.info(
-                "access_denied: principal=%s host=%s operation=%s resource=%s:LITERAL:%s",
-                one_line(self.principal),
-                self.host,
-                operation.name,
-                kind.name,
-                WILDCARD if name is None else one_line(name),
-            )
+        if not decision and not quiet:
+            self._tell_denial(operation, kind, name)
         return decision
+
+    def _tell_denial(self, operation: Operation, kind: ResourceType, name: str | None) -> None:
+        second = self._authorizer.now_ms() // 1000
+        if second != self._second:
+            self._second, self._told = second, 0
+        if self._told >= DENIALS_TOLD_MAX:
+            self._untold += 1
+            return
+        self._told += 1
+        reason = self._authorizer.reason_of_denial(self.principal, self.host, operation, kind, name)
+        untold, self._untold = self._untold, 0
+        logger.info(
+            "access_denied: %s %s%s", self._line(operation, kind, name), reason, f" untold={untold}" * (untold > 0)
+        )
+
+    def _line(self, operation: Operation, kind: ResourceType, name: str | None) -> str:
+        resource = WILDCARD if name is None else one_line(name)
+        return (
+            f"principal={one_line(self.principal)} host={self.host} operation={operation.name} "
+            f"resource={kind.name}:LITERAL:{resource}"
+        )
 
     def _authorize(self, operation: Operation, kind: ResourceType, name: str | None) -> bool:
         assert name is not None
@@ -232,6 +292,30 @@ class Access:
 
     def _authorize_any(self, operation: Operation, kind: ResourceType, name: str | None) -> bool:
         return self._authorizer.authorize_any(self.principal, self.host, operation, kind)
+
+
+class AuditedAccess(Access):
+    """`Access` that logs what it allows, too."""
+
+    __slots__ = ()
+
+    def allows(self, operation: Operation, kind: ResourceType, name: str, quiet: bool = False) -> bool:
+        return self._audited(super().allows(operation, kind, name, quiet=quiet), operation, kind, name)
+
+    def allows_any(self, operation: Operation, kind: ResourceType) -> bool:
+        return self._audited(super().allows_any(operation, kind), operation, kind, None)
+
+    def _audited(self, decision: bool, operation: Operation, kind: ResourceType, name: str | None) -> bool:
+        if decision:
+            logger.info("access_allowed: %s", self._line(operation, kind, name))
+        return decision
+
+
+def _line(pattern: ResourcePattern, entry: AclEntry) -> str:
+    """An ACL for the log."""
+    principal, host = one_line(entry.principal), one_line(entry.host)
+    rule = f"principal={principal},host={host},operation={entry.operation.name},permission={entry.permission.name}"
+    return f"{pattern.type.name}:{pattern.pattern_type.name}:{one_line(pattern.name)}({rule})"
 
 
 def one_line(text: str) -> str:

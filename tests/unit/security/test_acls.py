@@ -12,7 +12,7 @@ from tidelog.config.listener_security import parse_super_users
 from tidelog.security import acls, stored
 from tidelog.security.access import Operation, Principal, ResourceType
 from tidelog.security.acls import AclBinding, AclEntry, AclFilter, PatternType, Permission, ResourcePattern
-from tidelog.security.authorizer import Access, Authorizer, java_host
+from tidelog.security.authorizer import DENIALS_TOLD_MAX, Access, Authorizer, java_host
 
 TOPIC = ResourcePattern(ResourceType.TOPIC, "orders")
 PREFIX = ResourcePattern(ResourceType.TOPIC, "or", PatternType.PREFIXED)
@@ -65,14 +65,49 @@ def test_replacing_all_removes_what_is_not_named() -> None:
     assert authorizer.version == version + 1
 
 
-def test_a_denial_is_logged_once_for_a_connection(caplog: pytest.LogCaptureFixture) -> None:
-    """Who, what and on which resource; a client that asks again fills no log."""
-    access = Access(Authorizer(), Principal("alice"), "::1")
+def test_each_denial_is_logged_with_the_acl_that_would_allow(caplog: pytest.LogCaptureFixture) -> None:
+    """Who, what and on which resource; or the ACL that denies. What is only left out of a list is not told."""
+    authorizer = Authorizer()
+    access = Access(authorizer, Principal("alice"), "::1")
+    asked = "access_denied: principal=User:alice host=0:0:0:0:0:0:0:1 operation=WRITE resource=TOPIC:LITERAL:orders "
     with caplog.at_level(logging.INFO):
-        for _ in range(3):
-            assert not access.allows(Operation.WRITE, ResourceType.TOPIC, "orders")
+        for quiet in (False, True, False):
+            assert not access.allows(Operation.WRITE, ResourceType.TOPIC, "orders", quiet=quiet)
+        allowing = "allowed_by=TOPIC:LITERAL:orders(principal=User:alice,host=*,operation=WRITE,permission=ALLOW)"
+        assert caplog.messages == [asked + allowing] * 2
+        assert not access.allows_any(Operation.WRITE, ResourceType.TOPIC)
+        assert "allowed_by=TOPIC:LITERAL:*(principal=User:alice," in caplog.messages[-1]
+        authorizer.set_acls(TOPIC, [AclEntry("User:alice", "*", Operation.WRITE, Permission.ALLOW)])
+        authorizer.set_acls(PREFIX, [AclEntry("User:*", "*", Operation.ALL, Permission.DENY)])
+        assert not access.allows(Operation.WRITE, ResourceType.TOPIC, "orders")
+    denying = f"denied_by=TOPIC:PREFIXED:{PREFIX.name}(principal=User:*,host=*,operation=ALL,permission=DENY)"
+    assert caplog.messages[-1] == asked + denying
+
+
+def test_denials_without_end_fill_no_disk(caplog: pytest.LogCaptureFixture) -> None:
+    """A hundred lines in a second for a connection; the next one says how many are missing."""
+    now = 0
+    access = Access(Authorizer(now_ms=lambda: now), Principal("alice"), "::1")
+    with caplog.at_level(logging.INFO):
+        for _ in range(DENIALS_TOLD_MAX + 7):
+            access.allows(Operation.WRITE, ResourceType.TOPIC, "orders")
+        assert len(caplog.messages) == DENIALS_TOLD_MAX
+        now = 1_000
+        for _ in range(2):
+            access.allows(Operation.WRITE, ResourceType.TOPIC, "orders")
+    assert [" untold=7" in line for line in caplog.messages[-3:]] == [False, True, False]
+
+
+def test_allowances_are_logged_where_that_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    authorizer = Authorizer(["User:admin"], audits_allowances=True)
+    with caplog.at_level(logging.INFO):
+        assert authorizer.access(Principal("admin"), "10.0.0.1").allows(Operation.READ, ResourceType.TOPIC, "orders")
+        authorizer.access(Principal("alice"), "10.0.0.1").allows(
+            Operation.READ, ResourceType.TOPIC, "orders", quiet=True
+        )
+        Authorizer(["User:admin"]).access(Principal("admin"), "h").allows(Operation.READ, ResourceType.TOPIC, "orders")
     assert caplog.messages == [
-        "access_denied: principal=User:alice host=0:0:0:0:0:0:0:1 operation=WRITE resource=TOPIC:LITERAL:orders"
+        "access_allowed: principal=User:admin host=10.0.0.1 operation=READ resource=TOPIC:LITERAL:orders"
     ]
 
 

@@ -135,13 +135,15 @@ def broker_login(config: BrokerConfig, random: Random, clock: Clock) -> Callable
     return begin
 
 
-def make_authorizer(config: BrokerConfig) -> Authorizer | None:
+def make_authorizer(config: BrokerConfig, clock: Clock) -> Authorizer | None:
     """The authorizer that the settings ask for, without ACLs yet; None: all is allowed."""
     if not config.get("authorizer.class.name"):
         return None
     return Authorizer(
         parse_super_users(cast("str | None", config.get("super.users"))),
         allow_everyone=cast(bool, config.get("allow.everyone.if.no.acl.found")),
+        audits_allowances=cast(bool, config.get("authorizer.audit.allowances")),
+        now_ms=clock.monotonic_ms,
     )
 
 

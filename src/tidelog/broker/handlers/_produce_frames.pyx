@@ -260,7 +260,8 @@ cdef bint may_write(peer, topic) except -1:
     if topic in internal_topics:
         return False
     access = load(peer, &ACCESS)
-    return access is None or access.allows(write_operation, topic_resource, topic)
+    # Quiet: what is denied here is asked, and logged, once more by the general code.
+    return access is None or access.allows(write_operation, topic_resource, topic, True)
 
 
 cdef bint appended_alone(replicas, replica, leader, log, Appended* appended, Py_ssize_t size) except -1:

@@ -140,8 +140,9 @@ def handle_body(node: Node, context: RequestContext, body: memoryview) -> Any:
     if (
         not -1 <= acks <= 1
         or topic in INTERNAL_TOPICS
-        or not authorize(context, Operation.WRITE, ResourceType.TOPIC, topic)
+        or not authorize(context, Operation.WRITE, ResourceType.TOPIC, topic, quiet=True)
     ):
+        # Denials are logged there.
         return NotImplemented
     try:
         info = node.replicas.append(replica, body[position : position + size], required_acks=acks)

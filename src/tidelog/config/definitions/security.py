@@ -20,6 +20,9 @@ security.initial.users | password | null | | |
     users as they are.
 super.users | string | null | | | Principals that the authorizer always allows: User:a;User:b.
 allow.everyone.if.no.acl.found | boolean | false | | | Whether the authorizer allows everybody what no ACL is about.
+authorizer.audit.allowances | boolean | false | | |
+    tidelog's own: whether the log has a line (`access_allowed`) for what a principal was allowed, beside those for what
+    it was denied.
 principal.builder.class | class | org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder | |
     per-broker; refused: a broker without a JVM cannot load it: remove it |
     A class that names who is at the other end.
