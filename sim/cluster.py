@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from sim.checks.partition_states import PartitionStates
 from sim.checks.replicas import ReplicaChecker, replicas_of
 from sim.checks.retention import Retention
-from sim.machine import DATA, OTHER_DATA, BrokerMachine, LoneMachine, Machine, StoreMachine, Surroundings
+from sim.machine import DATA, OTHER_DATA, PORT, BrokerMachine, LoneMachine, Machine, StoreMachine, Surroundings
 from sim.plan import FaultKind
+from sim.secured_brokers import secured_settings
 from sim.store.history import StoreHistory
 from sim.world.network import SimulatedNetwork
 from tidelog.metadata.znodes import CONTROLLER, broker_path, decode_controller
@@ -72,7 +73,7 @@ class Cluster:
                     id,
                     surroundings,
                     random.stream(f"broker{id}"),
-                    {**internal_topics(plan), **({"broker.rack": f"rack{id % 2}", **RACK_AWARE} if plan.racks else {})},
+                    self._settings(id),
                     **self._hardware(),
                 )
                 for id in range(1, plan.brokers + 1)
@@ -89,11 +90,18 @@ class Cluster:
         self.checker.retention = Retention(by_retention, clocks_jump=FaultKind.CLOCK_JUMP in plan.faults)
         self.checker.compacted |= {topic.name for topic in plan.topics if topic.compacted}
         self.checker.lossy |= {topic.name for topic in plan.topics if topic.unclean}
+        self.on_start: list[Callable[[BrokerMachine], None]] = []
+        """Called before a broker's process begins."""
         self.client_names: list[str] = []
         self.answered_names: list[str] = []
         """Those of them to which answers may be lost: users of our own client."""
         self.estranged: set[str] = set()
         """Topics that got another id than their brokers know, since a tool wrote over their nodes."""
+
+    def _settings(self, broker_id: int) -> dict[str, object]:
+        racks = {"broker.rack": f"rack{broker_id % 2}", **RACK_AWARE} if self.plan.racks else {}
+        security = secured_settings(f"broker{broker_id}", PORT) if self.plan.secured else {}
+        return {**internal_topics(self.plan), **racks, **security}
 
     def _hardware(self) -> Hardware:
         return {
@@ -160,6 +168,8 @@ class Cluster:
         try:
             if isinstance(machine, BrokerMachine):
                 self._history.restarted(machine.broker_id)
+                for tell in self.on_start:
+                    tell(machine)
             return await machine.start()
         finally:
             self._starting.discard(machine.name)

@@ -25,6 +25,7 @@ INVARIANTS: Final = {
     20: "our own client: what is acknowledged is read, once, in order, by each group; no call is silent for over 10 s",
     21: "our own client: members lose partitions only as others join or leave, or as topics change",
     22: "share groups: what was acknowledged or rejected is delivered no more, and no record too often",
+    23: "no user is served against an ACL that the broker knows: it knows one before it answers, any other in a second",
 }
 
 

@@ -75,6 +75,7 @@ ANSWERS_LOST_CHANCE: Final = 0.7
 AWAITED: Final[tuple[FaultKind, ...]] = ()
 """Those that brokers do not survive yet: a run has them only where it is asked for them (`--fault`)."""
 SHARE_GROUP_CHANCE: Final = 0.3
+SECURED_CHANCE: Final = 0.3
 TWO_DIRECTORIES_CHANCE: Final = 0.3
 """Of brokers with two log directories, between which replicas move."""
 OF_ENSEMBLES: Final = (FaultKind.QUORUM_LOST, FaultKind.SERVER_BEHIND, FaultKind.SERVER_DOWN)
@@ -109,6 +110,8 @@ class TopicPlan:
     """Whether replicas outside the ISR may lead: records may be lost."""
     transactional: bool = False
     """Whether only transactions are written to it."""
+    guarded: bool = False
+    """Whether only users write to it, as ACLs allow (`workloads/access.py`)."""
 
     @property
     def all_partitions(self) -> list[TopicPartition]:
@@ -144,6 +147,8 @@ class Plan:
     """Whether compaction takes tombstones within the run."""
     clients: bool
     """Whether the product's own client is used, too."""
+    secured: bool
+    """Whether there are users with passwords, and ACLs that change."""
     log_dirs: int
     """Of each broker, on one device; replicas move between two."""
     names_in_order: bool
@@ -153,12 +158,17 @@ class Plan:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """Of all topics but the transactions' own."""
-        return [partition for topic in self.topics if not topic.transactional for partition in topic.all_partitions]
+        """Of all topics but the transactions' own, and the users'."""
+        common = [topic for topic in self.topics if not (topic.transactional or topic.guarded)]
+        return [partition for topic in common for partition in topic.all_partitions]
 
     @property
     def transactional_partitions(self) -> list[TopicPartition]:
         return [partition for topic in self.topics if topic.transactional for partition in topic.all_partitions]
+
+    @property
+    def guarded_partitions(self) -> list[TopicPartition]:
+        return [partition for topic in self.topics if topic.guarded for partition in topic.all_partitions]
 
 
 def draw(
@@ -224,6 +234,9 @@ def draw(
             faults.append(kind)
     if transactions:
         topics.append(TopicPlan("accounts", 3, topics[0].configs, transactional=True))
+    secured = not is_lone and random.stream("security").chance(SECURED_CHANCE)
+    if secured:
+        topics.append(TopicPlan("guarded", 2, topics[0].configs, guarded=True))
     return Plan(
         # A fourth one, to have somewhere to go.
         brokers=count + (reassigns and brokers is None and count == 3 and moves.chance(0.7)),
@@ -241,6 +254,7 @@ def draw(
         reassigns=reassigns,
         tombstones_go=tombstones_go,
         clients=clients,
+        secured=secured,
         log_dirs=log_dirs or 1 + random.stream("directories").chance(TWO_DIRECTORIES_CHANCE),
         names_in_order=random.stream("file systems").chance(0.5),
         faults=(*faults, *wished) or (FaultKind.RESET, FaultKind.KILL),

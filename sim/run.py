@@ -22,6 +22,7 @@ from sim.plan import FaultKind, Plan, draw
 from sim.scenarios.walk import LogWalk
 from sim.store.history import check_replay
 from sim.store.journal import JournalPersistence
+from sim.workloads.access import Access
 from sim.workloads.admin import Administrator
 from sim.workloads.applications import Applications
 from sim.workloads.client import Router
@@ -164,6 +165,7 @@ class Simulation:
         self._applications = Applications(plan, loop, self._router, own, self.history, trace, self.cluster)
         own = random.stream("clients")
         self._users = ClientUsers(plan, self.cluster, self._router, own, trace, lambda: self.history.generation)
+        self._access = self._make_access()
         self._live_logs = LiveLogs(self.cluster.brokers, self.cluster.checker, random.stream("live logs"))
         self._trouble = Trouble(self.cluster, plan, random.stream("trouble"))
 
@@ -193,6 +195,8 @@ class Simulation:
         if self._directory_mover is not None:
             counts["directory moves"] = self._directory_mover.done
         counts |= self._applications.counts | self._users.counts
+        if self._access is not None:
+            counts |= self._access.counts
         return Outcome(
             self.seed,
             self.seconds,
@@ -293,6 +297,12 @@ class Simulation:
         random = self._random.stream("directory moves")
         return DirectoryMover(self._router("directory mover"), random, self.cluster, self.plan.partitions)
 
+    def _make_access(self) -> Access | None:
+        if not self.plan.secured:
+            return None
+        random = self._random.stream("access")
+        return Access(self._router, random, self.cluster, self.history, self.plan.guarded_partitions)
+
     # The course of a run.
 
     async def main(self) -> None:
@@ -315,6 +325,8 @@ class Simulation:
         await self._within(self._applications.start(), SETTLE_S_MAX, "topic ids are not told", always)
         await self._within(self._users.start(), SETTLE_S_MAX, "the client's topics are not created", always)
         clients = [*producing, *consuming, *aside, *self._applications.tasks, *self._users.tasks]
+        if self._access is not None:
+            clients += self._access.start()
         limit = self.seconds + 3 * SETTLE_S_MAX
         await self._within(self._trouble.run(self.seconds), limit, "trouble has no end", [*always, *clients])
         self._administrator.stopping = self._spot_reader.stopping = self._alterer.stopping = True
@@ -329,6 +341,7 @@ class Simulation:
         self._applications.calm()
         self._users.calm()
         await self._until(lambda: not self._ailments(), lambda: "; ".join(self._ailments()[:4]), [*always, *clients])
+        await self._end_of_access([*always, *clients])
         await self._until(
             lambda: not settings_that_differ(self.cluster),
             lambda: "; ".join(settings_that_differ(self.cluster)[:4]),
@@ -368,6 +381,14 @@ class Simulation:
         if self.cluster.store is not None:
             await self.cluster.store.stop()
         self._check_disks()
+
+    async def _end_of_access(self, others: Sequence[asyncio.Task[None]]) -> None:
+        """Users and ACLs come to rest; then each change is to be in force everywhere a second later."""
+        access = self._access
+        if access is not None:
+            access.calm()
+            await self._until(lambda: access.has_ended, lambda: "users stay", others)
+            await self._within(access.prove(), SETTLE_S_MAX, "changes of ACLs are not answered", others)
 
     async def _end_of_users(self, others: Sequence[asyncio.Task[None]]) -> None:
         """Our own client's users come to rest, play their last acts, and leave."""
@@ -432,7 +453,7 @@ class Simulation:
     async def _final_reads(self, others: Sequence[asyncio.Task[None]]) -> None:
         router = self._router("auditor")
         random = self._random.stream("auditor")
-        for partition in self.plan.partitions:
+        for partition in (*self.plan.partitions, *self.plan.guarded_partitions):
             reader = Reader("auditor", partition, router, random, self.history, self._trace)
 
             async def read(reader: Reader = reader) -> None:
@@ -466,7 +487,8 @@ class Simulation:
         states = self.cluster.states
         if states is None:
             return True
-        for partition in (*self.plan.partitions, *self.plan.transactional_partitions):
+        plan = self.plan
+        for partition in (*plan.partitions, *plan.transactional_partitions, *plan.guarded_partitions):
             ends = {
                 self.cluster.checker.end(machine, partition)
                 for machine in self.cluster.brokers

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from sim.mutants.access import ACCESS_MUTANTS
 from sim.mutants.clients import CLIENT_MUTANTS
 from sim.mutants.compaction import COMPACTION_MUTANTS
 from sim.mutants.coordination import COORDINATION_MUTANTS
@@ -35,6 +36,7 @@ ALL: Final = (
     *ELECTION_MUTANTS,
     *ROT_MUTANTS,
     *EDGE_MUTANTS,
+    *ACCESS_MUTANTS,
     *CLIENT_MUTANTS,
 )
 """With those that came later than the thirty."""
