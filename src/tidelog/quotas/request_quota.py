@@ -2,7 +2,8 @@
 
 The answer comes at once and says for how long (KIP-219). Bytes that a producer sent are counted when its request comes;
 bytes that a consumer is to get when the answer is made, which is an empty one if they are too many; a thread's time
-before the answer is encoded.
+before the answer is encoded. Records of a share group are locked for the member that gets them, so they are sent, and
+counted: the member's next answers are empty.
 """
 
 from __future__ import annotations
@@ -62,6 +63,18 @@ class RequestQuota:
         if self.throttle_ms:
             consumer.take_back(size, now_ms)
         return not self.throttle_ms
+
+    def may_consume(self, now_ms: int) -> bool:
+        """Whether a consumer has used no more than it may, so far. If not, an empty answer goes."""
+        consumer = self._client.consumer
+        if consumer is not None:
+            self._throttle(consumer.meter.throttle_ms(consumer.bound, now_ms))
+        return not self.throttle_ms
+
+    def consumed(self, size: int, now_ms: int) -> None:
+        """An answer of `size` bytes goes to a consumer whatever follows: its records are locked for it."""
+        if self._client.consumer is not None:
+            self._throttle(self._client.consumer.record(size, now_ms))
 
     def begin(self, now_ns: int) -> None:
         """The thread turns to the request."""

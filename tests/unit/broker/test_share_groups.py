@@ -13,6 +13,7 @@ from tidelog.client.connection import Connection
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicId
 from tidelog.protocol import messages
+from tidelog.quotas.entities import USER, Entity, QuotaKey
 from tidelog.records.batch import build_batch
 from tidelog.records.record import Record
 
@@ -291,5 +292,30 @@ def test_offsets_are_shown_altered_and_deleted_with_the_group(tmp_path: Path) ->
             await newest.heartbeat()
             assert await delete() == ErrorCode.NONE
             assert await shown() == []
+
+    run(check())
+
+
+def test_a_group_over_its_consumer_quota_gets_no_further_records(tmp_path: Path) -> None:
+    """What a member got is counted, not taken back; what came since is locked for none until the rate has fallen."""
+
+    async def check() -> None:
+        async with Brokers(str(tmp_path), SETTINGS | {"group.share.record.lock.duration.ms": 60_000}) as brokers:
+            await brokers.start(0)
+            topic = Topic(brokers)
+            await topic.create()
+            a, b = await Member(topic, "a").join(), await Member(topic, "b").join()
+            await topic.produce(50)
+            quotas, everybody = brokers.running[0].node.quotas, Entity.of({USER: None})
+            quotas.set(everybody, {QuotaKey.CONSUMER_BYTE_RATE: 1_000})
+            assert await a.acquire() == [(0, 49, 1)]
+            quotas.set(everybody, {QuotaKey.CONSUMER_BYTE_RATE: 1})
+            await topic.produce(10)
+            throttled = await b.fetch()
+            assert (throttled.records, throttled.acquired_records) == (b"", [])
+            assert b.connection._throttles.left_s(b.connection.address) > 0
+            quotas.set(everybody, {})
+            await b.connect()
+            assert await b.acquire() == [(50, 59, 1)]
 
     run(check())

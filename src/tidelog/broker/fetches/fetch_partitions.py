@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 CURRENT_LEADER_SINCE: Final = 16
 """From this version of Fetch on, errors of leadership come with the leader (KIP-951)."""
+ANSWER_OVERHEAD: Final = 32
+PARTITION_OVERHEAD: Final = 64
+"""Bytes around the records of an answer, about, as quotas count them."""
 _UNKNOWN: Final = -1
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.fetches import replica_selector
-from tidelog.broker.fetches.fetch_partitions import failed, replica_of, topic_of
+from tidelog.broker.fetches.fetch_partitions import ANSWER_OVERHEAD, PARTITION_OVERHEAD, failed, replica_of, topic_of
 from tidelog.broker.fetches.fetch_sessions import FetchContext, FetchPartition
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._between_brokers import require_broker
@@ -67,9 +67,6 @@ EXPECTED_ERRORS: Final = frozenset(
 )
 """Errors that Kafka does not count as failed fetches: clients go on after them."""
 _UNKNOWN: Final = -1
-_ANSWER_OVERHEAD: Final = 32
-_PARTITION_OVERHEAD: Final = 64
-"""Bytes around the records, about, as quotas count them."""
 _DIVERGING_EPOCH_SINCE: Final = 12
 _RACKS_SINCE: Final = 11
 _TOPIC_IDS_SINCE: Final = 13
@@ -549,7 +546,7 @@ class _Fetch:
             quota.pause(perf_counter_ns())
         now_ms = self._node.clock.monotonic_ms()
         quota.spent(now_ms)
-        size = _ANSWER_OVERHEAD + sum(_PARTITION_OVERHEAD + reading.size for reading in readings)
+        size = ANSWER_OVERHEAD + sum(PARTITION_OVERHEAD + reading.size for reading in readings)
         return quota.may_send(size, now_ms)
 
     def _count(self, reading: _Reading) -> None:

@@ -4,7 +4,8 @@ Versions 1-2. v1: a bound for records, and the size of batches. v2: no more reco
 locks are renewed (KIP-1222).
 
 Acknowledgements are stored first, then records are looked for: an answer that waits for records does not hold them up,
-but comes when both are done. Epoch -1 ends the session, and gives back what the member holds.
+but comes when both are done. Epoch -1 ends the session, and gives back what the member holds. A client that is over its
+quota gets no records, and is told for how long; what it acknowledges is stored.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.fetches.fetch_partitions import ANSWER_OVERHEAD, PARTITION_OVERHEAD
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._sharing import acknowledgements_of, check_member, name_leaders, set_leader
 from tidelog.broker.sharing.acknowledging import Acknowledged, acknowledge, end_session
@@ -57,7 +59,7 @@ def handle(
                 lambda _: _response(node, context, request, session, errors, {})
             )
         )
-    elif renews:
+    elif renews or not _may_consume(node, context):
         answer = acknowledged.then(lambda errors: _response(node, context, request, session, errors, {}))
     else:
         answer = _fetch(node, context, request, session, acknowledged)
@@ -90,6 +92,17 @@ def _change(session: ShareSession, request: messages.ShareFetchRequest) -> None:
         session.change(places(request.topics), forgotten)
 
 
+def _may_consume(node: Node, context: RequestContext) -> bool:
+    return context.quota is None or context.quota.may_consume(node.clock.monotonic_ms())
+
+
+def _count(node: Node, context: RequestContext, got: dict[SharedPlace, Got]) -> None:
+    """What the client's quotas count of an answer."""
+    if context.quota is not None:
+        size = ANSWER_OVERHEAD + sum(PARTITION_OVERHEAD + len(each.records) for each in got.values())
+        context.quota.consumed(size, node.clock.monotonic_ms())
+
+
 def _fetch(
     node: Node,
     context: RequestContext,
@@ -98,9 +111,12 @@ def _fetch(
     acknowledged: Deferred[Acknowledged],
 ) -> Deferred[messages.ShareFetchResponse]:
     fetch = ShareFetch(node, node.sharing.partitions, context, session, request)
-    answer = fetch.answer.and_then(
-        lambda got: acknowledged.then(lambda errors: _response(node, context, request, session, errors, got))
-    )
+
+    def respond(got: dict[SharedPlace, Got], errors: Acknowledged) -> messages.ShareFetchResponse:
+        _count(node, context, got)
+        return _response(node, context, request, session, errors, got)
+
+    answer = fetch.answer.and_then(lambda got: acknowledged.then(lambda errors: respond(got, errors)))
     answer.on_abandoned = fetch.answer.abandon
     acknowledged.on_complete(lambda _: fetch.begin())
     return answer

@@ -72,6 +72,8 @@ class ShareFetch:
         self._records_max = request.max_records
         self._batch_size = request.batch_size
         self._bytes_max = min(request.max_bytes, node.config.fetch_max_bytes)
+        if context.quota is not None:
+            self._bytes_max = int(min(self._bytes_max, context.quota.fetch_bytes_max))
         self._bytes_min = min(request.min_bytes, self._bytes_max)
         self._deadline_ms = node.clock.monotonic_ms() + max(request.max_wait_ms, 0)
         self._settings = partitions.settings(session.group)
