@@ -60,6 +60,18 @@ SECURITY: Final = frozenset(
         "sasl.password",
         "sasl.oauthbearer.token.endpoint.url",
         "sasl.oauthbearer.config",
+        "sasl.oauthbearer.client.credentials.client.id",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "sasl.oauthbearer.client.id",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.header.urlencode",
+        "sasl.oauthbearer.jwt.retriever.class",
+        "https.ca.location",
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms",
+        "sasl.login.retry.backoff.ms",
+        "sasl.login.retry.backoff.max.ms",
         "ssl.truststore.type",
         "ssl.truststore.location",
         "ssl.truststore.certificates",
@@ -93,14 +105,10 @@ SECURITY_ACCEPTED: Final = frozenset(
         "sasl.login.refresh.window.jitter",
         "sasl.login.refresh.min.period.seconds",
         "sasl.login.refresh.buffer.seconds",
-        "sasl.login.connect.timeout.ms",
-        "sasl.login.read.timeout.ms",
-        "sasl.login.retry.backoff.ms",
-        "sasl.login.retry.backoff.max.ms",
     ]
 )
-"""How Java does TLS (Python does it by OpenSSL's defaults), and how it keeps a token fresh: here it is read for each
-connection."""
+"""How Java does TLS (Python does it by OpenSSL's defaults), and how it keeps a token fresh: here one is fetched
+again when most of its lifetime is over, or read for each connection."""
 LOGIN_HANDLER: Final = "sasl.login.callback.handler.class"
 LOGIN_HANDLERS: Final = frozenset(
     f"org.apache.kafka.common.security.oauthbearer.{name}"

@@ -61,6 +61,9 @@ class Connection(asyncio.BufferedProtocol):
         `throttles` are those of all connections of a client; None: this one's own.
         """
         loop = asyncio.get_running_loop()
+        prepare = None if security is None else security.preparation()
+        if prepare is not None:
+            await asyncio.to_thread(prepare)
         connection = cls(address, client_id, throttles or Throttles(time.monotonic), security)
         try:
             async with asyncio.timeout(timeout_s):

@@ -5,8 +5,7 @@
     sasl.jaas.config       Java's way to name user and password
     sasl.username          librdkafka's way
     sasl.password
-    sasl.oauthbearer.token.endpoint.url    file://...: where a bearer token lies, read for each connection
-    sasl.oauthbearer.config                librdkafka's way to a token without a signature: principal=alice
+    sasl.oauthbearer.*     where bearer tokens come from: `client/bearer_tokens.py`
     ssl.truststore.*, ssl.keystore.*       PEM, by location or as text (type must be PEM)
     ssl.ca.location, ssl.ca.pem, ssl.certificate.location, ssl.key.location, ssl.key.password    librdkafka's way
     ssl.endpoint.identification.algorithm  empty (librdkafka: none): host names are not checked
@@ -19,23 +18,35 @@ from __future__ import annotations
 
 import secrets
 import ssl
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
-from urllib.parse import unquote, urlsplit
+from typing import Final, Protocol, runtime_checkable
 
+from tidelog.client.bearer_tokens import token_source
 from tidelog.client.errors import AuthenticationError, UnsupportedSecurity
 from tidelog.config import jaas
 from tidelog.config.properties import ConfigError, parse
 from tidelog.ports.tls import InvalidTls, TlsMaterial, client_context
 from tidelog.security.oauthbearer import MECHANISM as OAUTHBEARER
-from tidelog.security.oauthbearer import unsecured_login
-from tidelog.security.sasl_client import SUPPORTED, Credentials, Login, SaslClient, TokenSource
+from tidelog.security.sasl_client import SUPPORTED, Credentials, Login, SaslClient
 
 PLAINTEXT: Final = "PLAINTEXT"
 PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _NONCE_BYTES: Final = 18
+
+
+@runtime_checkable
+class Preparing(Login, Protocol):
+    """A `Login` that asks another service now and then, which blocks."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `begin` will not block."""
+        ...
+
+    def prepare(self) -> None:
+        """Asks. OSError, ValueError."""
+        ...
 
 
 class ClientSecurity:
@@ -96,6 +107,23 @@ class ClientSecurity:
         except UnsupportedSecurity as error:
             raise UnsupportedSecurity(f"{path}: {error}") from error
 
+    def preparation(self) -> Callable[[], None] | None:
+        """What `log_in` would block for, to be called on a thread before it: a token is to be fetched; None: nothing.
+
+        AuthenticationError where there is no token to be had.
+        """
+        credentials = self._credentials
+        if not isinstance(credentials, Preparing) or credentials.is_ready:
+            return None
+
+        def prepare() -> None:
+            try:
+                credentials.prepare()
+            except (ValueError, OSError) as error:
+                raise _no_token(error) from error
+
+        return prepare
+
     def log_in(self) -> SaslClient | None:
         """Begins the authentication of one connection; None where there is none."""
         if self._credentials is None:
@@ -103,7 +131,11 @@ class ClientSecurity:
         try:
             return self._credentials.begin(secrets.token_urlsafe(_NONCE_BYTES))
         except (ValueError, OSError) as error:
-            raise AuthenticationError(f"there is no bearer token to log in with: {error}") from error
+            raise _no_token(error) from error
+
+
+def _no_token(error: Exception) -> AuthenticationError:
+    return AuthenticationError(f"there is no bearer token to log in with: {error}")
 
 
 def _material(properties: Mapping[str, str]) -> TlsMaterial:
@@ -139,7 +171,7 @@ def _material(properties: Mapping[str, str]) -> TlsMaterial:
 def _credentials(properties: Mapping[str, str]) -> Login:
     mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or "GSSAPI"
     if mechanism == OAUTHBEARER:
-        return _token_source(properties)
+        return token_source(properties)
     if mechanism not in SUPPORTED:
         raise UnsupportedSecurity(
             f"sasl.mechanism {mechanism} is not supported by this client: use one of {', '.join(SUPPORTED)}, "
@@ -159,37 +191,6 @@ def _credentials(properties: Mapping[str, str]) -> Login:
             "user and password are missing: set sasl.username and sasl.password, or sasl.jaas.config"
         )
     return Credentials(mechanism, user, password, by_token=by_token)
-
-
-def _token_source(properties: Mapping[str, str]) -> TokenSource:
-    """Where bearer tokens come from."""
-    url = properties.get("sasl.oauthbearer.token.endpoint.url", "")
-    if url:
-        parts = urlsplit(url)
-        if parts.scheme != "file":
-            raise UnsupportedSecurity(
-                "sasl.oauthbearer.token.endpoint.url: only a file:// URL of a file that holds a token is read; other "
-                "tokens are given by a program (ClientSecurity with a TokenSource)"
-            )
-        path = Path(unquote(parts.path))
-        return TokenSource(lambda: path.read_text().strip())
-    options: dict[str, str] = {}
-    if "sasl.jaas.config" in properties:
-        try:
-            options = dict(jaas.parse(properties["sasl.jaas.config"]).options)
-        except jaas.InvalidJaas as error:
-            raise UnsupportedSecurity(f"sasl.jaas.config cannot be read: {error}") from error
-    words = dict(word.partition("=")[::2] for word in properties.get("sasl.oauthbearer.config", "").split())
-    if "principal" in words:
-        options["unsecuredLoginStringClaim_sub"] = words["principal"]
-        if "lifeSeconds" in words:
-            options["unsecuredLoginLifetimeSeconds"] = words["lifeSeconds"]
-    if not any(option.startswith("unsecuredLoginStringClaim_") for option in options):
-        raise UnsupportedSecurity(
-            "there is no bearer token: set sasl.oauthbearer.token.endpoint.url to a file:// URL, or give "
-            "ClientSecurity a TokenSource"
-        )
-    return TokenSource(lambda: unsecured_login(options, int(time.time())))
 
 
 def tls_error(address: object, error: ssl.SSLError) -> AuthenticationError:

@@ -173,6 +173,21 @@ def unsecured_login(options: Mapping[str, str], now_s: int) -> str:
     return unsecured_token(claims)
 
 
+def lifetime_of(token: str, now_s: float) -> float | None:
+    """Seconds for which a token says that it is good, from `now_s` by the wall clock; None where it does not say that.
+
+    Nothing of it is verified: it is for the client that shows the token.
+    """
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        expires_ms = _milliseconds(_json_of(parts[1]), "exp")
+    except InvalidToken:
+        return None
+    return None if expires_ms is None else max(0.0, expires_ms / 1000 - now_s)
+
+
 def scope_of(claim: Any) -> frozenset[str]:
     """A scope as tokens have it: a list, or words with blanks between them."""
     words = claim.split() if isinstance(claim, str) else claim
