@@ -51,6 +51,7 @@ COMMANDS: Final = {
     "quotas": Command("tidelog.cli.quotas", "What users, client ids and addresses may use: list, set, remove."),
     "acls": Command("tidelog.cli.acls", "Who may do what: list, add, remove ACLs."),
     "users": Command("tidelog.cli.users", "Who may log in with a password: list, add, remove."),
+    "tokens": Command("tidelog.cli.tokens", "Delegation tokens for workers: create, list, renew, expire."),
     "leaders": Command("tidelog.cli.leaders", "Who leads what: the balance, preferred and unclean elections."),
     "produce": Command("tidelog.cli.produce", "Records from files, pipes and the terminal into a topic."),
     "consume": Command("tidelog.cli.consume", "Records out of topics: values, keys, JSON lines."),

@@ -6,13 +6,11 @@ import csv
 import dataclasses
 import datetime
 import enum
-import math
-import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Final
 
+from tidelog.cli.durations import parse_duration
 from tidelog.cli.errors import WrongUsage
 from tidelog.cli.output import warn
 from tidelog.client.admin import GroupDescription, MemberDescription, ShareOffset, describe_share_group_offsets
@@ -21,8 +19,6 @@ from tidelog.client.blocking import BlockingCluster
 from tidelog.client.offsets import CommittedOffset, OffsetFound, committed_offsets, list_offsets
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
-
-_DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
 
 # How far
 
@@ -168,18 +164,6 @@ def parse_moment(text: str) -> int:
         moment = moment.replace(tzinfo=datetime.UTC)
     # No record is older than 1970.
     return max(int(moment.timestamp() * 1000), 0)
-
-
-def parse_duration(text: str) -> int:
-    """Milliseconds of an ISO 8601 duration of days, hours, minutes and seconds."""
-    found = _DURATION.fullmatch(text)
-    if found is None or not any(found.groups()):
-        raise WrongUsage(f"--by-duration {text!r} is no duration such as PT1H or P1DT30M")
-    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
-    milliseconds = ((days * 24 + hours) * 60 + minutes) * 60_000 + seconds * 1000
-    if not math.isfinite(milliseconds):
-        raise WrongUsage(f"--by-duration {text!r} is longer than all time")
-    return int(milliseconds)
 
 
 def read_plan(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:

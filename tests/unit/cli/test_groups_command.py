@@ -14,8 +14,9 @@ from tests.unit.cli.conftest import Tidelog
 from tests.waiting import until
 
 from tidelog.cli import group_text
+from tidelog.cli.durations import parse_duration
 from tidelog.cli.errors import WrongUsage
-from tidelog.cli.group_offsets import Progress, parse_duration, parse_moment, parse_topic, read_plan
+from tidelog.cli.group_offsets import Progress, parse_moment, parse_topic, read_plan
 from tidelog.cli.options import Form
 from tidelog.client.addresses import Address
 from tidelog.client.admin import GroupDescription, GroupListing, MemberDescription

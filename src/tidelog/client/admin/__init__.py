@@ -58,6 +58,7 @@ from tidelog.client.admin.share_groups import (
     delete_share_group_offsets,
     describe_share_group_offsets,
 )
+from tidelog.client.admin.tokens import TokenDescription, create_token, describe_tokens, expire_token, renew_token
 from tidelog.client.admin.topics import (
     BROKER_DEFAULT,
     CreatedTopic,
@@ -109,6 +110,7 @@ __all__ = [
     "ResourceType",
     "ScramUpsertion",
     "ShareOffset",
+    "TokenDescription",
     "TransactionDescription",
     "TransactionListing",
     "abort_transaction",
@@ -120,6 +122,7 @@ __all__ = [
     "alter_share_group_offsets",
     "create_acls",
     "create_partitions",
+    "create_token",
     "create_topics",
     "delete_acls",
     "delete_groups",
@@ -135,10 +138,12 @@ __all__ = [
     "describe_quotas",
     "describe_scram_users",
     "describe_share_group_offsets",
+    "describe_tokens",
     "describe_topics",
     "describe_transactions",
     "elect_leaders",
     "eligible_replicas",
+    "expire_token",
     "fence_producers",
     "find_hanging",
     "list_config_resources",
@@ -147,4 +152,5 @@ __all__ = [
     "list_transactions",
     "reassignments",
     "remove_members",
+    "renew_token",
 ]
