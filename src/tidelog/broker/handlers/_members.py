@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.context import authorize
+from tidelog.coordinator.groups.topics_view import TopicRights
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.security.access import Operation, ResourceType
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tidelog.broker.context import RequestContext
+    from tidelog.broker.node import Node
 
 REASON_LENGTH_MAX: Final = 255
 """Characters of a member's reason to join or leave that are kept, as with Kafka."""
@@ -26,6 +28,16 @@ def cut(text: str, size: int) -> str:
     """As much of the text as fits that many bytes."""
     data = text.encode()
     return text if len(data) <= size else data[:size].decode("utf-8", "ignore")
+
+
+def topic_rights(node: Node, context: RequestContext) -> TopicRights | None:
+    """What a member may describe; None: every topic."""
+    if context.access is None or node.authorizer is None:
+        return None
+    return TopicRights(
+        node.authorizer.version,
+        lambda name: authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name, quiet=True),
+    )
 
 
 def check_heartbeat(context: RequestContext, group_id: str, topics: Iterable[str] | None) -> None:

@@ -3,7 +3,8 @@
 Versions 0-1. v1: members draw their ids themselves, and may subscribe with a regular expression.
 
 Answered when what it changed is committed, at once where it changed nothing. Topics that are subscribed by name are
-authorized one by one; of those that a pattern stands for, the answer leaves out what the member may not describe.
+authorized one by one. A pattern stands for topics that may be described by the member whose heartbeat has it resolved,
+as in Kafka, and is resolved again when ACLs change; the answer to another member leaves out what that may not describe.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
-from tidelog.broker.handlers._members import CLIENT_ID_SIZE_MAX, check_heartbeat, cut
+from tidelog.broker.handlers._members import CLIENT_ID_SIZE_MAX, check_heartbeat, cut, topic_rights
 from tidelog.coordinator.groups.consumer.events import ConsumerHeartbeat, ConsumerHeartbeatReply
 from tidelog.coordinator.groups.consumer.member import Partitions
 from tidelog.model.errors import KafkaError
@@ -63,6 +64,7 @@ def _event(
         pattern=request.subscribed_topic_regex,
         assignor=request.server_assignor,
         owned=_owned(request.topic_partitions),
+        rights=topic_rights(node, context),
     )
 
 

@@ -14,7 +14,14 @@ from uuid import UUID
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
-from tidelog.broker.handlers._members import CLIENT_ID_SIZE_MAX, NAME_SIZE_MAX, REASON_LENGTH_MAX, cut, member_error
+from tidelog.broker.handlers._members import (
+    CLIENT_ID_SIZE_MAX,
+    NAME_SIZE_MAX,
+    REASON_LENGTH_MAX,
+    cut,
+    member_error,
+    topic_rights,
+)
 from tidelog.coordinator.groups.classic.events import JoinGroup, JoinReply
 from tidelog.coordinator.groups.classic.members import Protocol
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -81,6 +88,7 @@ def _event(node: Node, context: RequestContext, request: messages.JoinGroupReque
         needs_known_id=version >= KNOWN_MEMBER_SINCE,
         may_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE,
         reason=(request.reason or "")[:REASON_LENGTH_MAX],
+        rights=topic_rights(node, context),
     )
 
 

@@ -7,10 +7,10 @@ to know that they must look again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.assignors.assignor import TopicLayout
 from tidelog.coordinator.patterns import Matcher
@@ -36,6 +36,22 @@ class TopicView:
         racks = self.layout.replica_racks
         told = (self.topic_id.hex(), self.name, self.layout.partitions, racks and [sorted(each) for each in racks])
         object.__setattr__(self, "hash", hashlib.blake2b(repr(told).encode("utf-8", "surrogatepass")).digest()[:8])
+
+
+class TopicRights(NamedTuple):
+    """What the one that asks may describe: a pattern stands for no other topics (KIP-848)."""
+
+    version: int
+    """Of the ACLs."""
+    may_describe: Callable[[str], bool]
+
+
+NO_RIGHTS: Final = -1
+
+
+def version_of(rights: TopicRights | None) -> int:
+    """Of the ACLs; NO_RIGHTS where there are none, and every topic may be described."""
+    return NO_RIGHTS if rights is None else rights.version
 
 
 class TopicsView:

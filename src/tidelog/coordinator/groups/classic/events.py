@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from tidelog.coordinator.groups.classic.members import Protocol
 from tidelog.coordinator.groups.offset_events import NO_GENERATION
+from tidelog.coordinator.groups.topics_view import TopicRights
 from tidelog.model.errors import ErrorCode
 
 UNKNOWN_MEMBER: Final = ""
@@ -41,6 +42,8 @@ class JoinGroup:
     may_skip_assignment: bool = True
     """Whether a leader that came back understands that there is nothing to assign (KIP-814, JoinGroup v9)."""
     reason: str = ""
+    rights: TopicRights | None = None
+    """Where members of a consumer group join by the classic protocol; None: all topics may be described."""
 
 
 class JoinedMember(NamedTuple):

@@ -22,11 +22,13 @@ from tidelog.coordinator.groups.consumer.member import (
 from tidelog.coordinator.groups.consumer.reconciliation import reconcile
 from tidelog.coordinator.groups.consumer.target import compute_target
 from tidelog.coordinator.groups.consumer.turn import ASSIGN, REBALANCE, ConsumerTurn
+from tidelog.coordinator.groups.topics_view import TopicRights, version_of
 from tidelog.coordinator.patterns import InvalidPattern, compile_pattern
 from tidelog.model.errors import ErrorCode, KafkaError
 
 PATTERN_REFRESH_MIN_MS: Final = 10_000
-"""Between two looks at all patterns of a group, though topics come and go: each is a match with every topic's name."""
+"""Between two looks at all patterns of a group, though topics come and go, or ACLs: each is a match with every topic's
+name."""
 
 NAME_LENGTH_MAX: Final = 4096
 """Characters of an id: it stands in each record of its member, and records have to fit a batch."""
@@ -48,6 +50,8 @@ class GroupChange:
     """The member as it is to be; None if the group changes by itself."""
     replaced: str | None = None
     """The member id that the static member had before."""
+    rights: TopicRights | None = None
+    """What the one that asks may describe; None: every topic."""
     epoch: int = 0
     assignment_epoch: int = 0
     target: Mapping[str, Partitions] | None = None
@@ -156,6 +160,8 @@ class GroupChange:
         turn = self.turn
         try:
             found = turn.topics.matching(text, compile_pattern(text))
+            if self.rights is not None:
+                found = frozenset(filter(self.rights.may_describe, found))
         except InvalidPattern as error:
             raise KafkaError(
                 ErrorCode.INVALID_REGULAR_EXPRESSION,
@@ -173,7 +179,8 @@ class GroupChange:
         turn.write(records.pattern(self.group.group_id, text, found, resolved.version, resolved.wall_ms))
 
     def _refresh_patterns(self) -> bool:
-        """Looks at all patterns again where topics changed, or it is time; whether one stands for other topics now."""
+        """Looks at all patterns again where topics or ACLs changed, or it is time; whether one stands for other topics
+        now."""
         turn, group = self.turn, self.group
         if not group.patterns:
             return False
@@ -182,10 +189,13 @@ class GroupChange:
             # Loaded: their age is unknown.
             pass
         elif age_ms < (
-            turn.settings.pattern_refresh_ms if group.patterns_seen is turn.topics else PATTERN_REFRESH_MIN_MS
+            turn.settings.pattern_refresh_ms
+            if group.is_resolved_by(turn.topics, self.rights)
+            else PATTERN_REFRESH_MIN_MS
         ):
             return False
         group.patterns_seen, group.patterns_resolved_ms = turn.topics, turn.now_ms
+        group.patterns_rights = version_of(self.rights)
         count = len(self.resolved)
         before, after = self.before, self.after
         is_given_up = before is not None and after is not None and after.pattern != before.pattern

@@ -71,7 +71,7 @@ def join(turn: ConsumerTurn, group: ConsumerGroup, event: JoinGroup) -> JoinRepl
             return _join_downgraded(turn, group, replaced, after)
     except ProtocolError as error:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from error
-    change = GroupChange(turn, group, before, after, id_of(replaced))
+    change = GroupChange(turn, group, before, after, id_of(replaced), event.rights)
     if replaced is not None and before is not None:
         replace_static(turn, group, replaced, before)
     change.advance(is_needed=change.subscribe())

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelog.coordinator.groups.consumer.member import Partitions
+from tidelog.coordinator.groups.topics_view import TopicRights
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicId
 
@@ -34,6 +35,8 @@ class ConsumerHeartbeat:
     assignor: str | None = None
     owned: Partitions | None = None
     """What it has now, assigned or about to be revoked."""
+    rights: TopicRights | None = None
+    """None: it may describe every topic."""
 
 
 @dataclass(frozen=True, slots=True)

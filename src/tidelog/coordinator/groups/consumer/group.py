@@ -30,7 +30,7 @@ from tidelog.coordinator.groups.consumer.member import (
 from tidelog.coordinator.groups.events import CONSUMER
 from tidelog.coordinator.groups.group import FROM_COMMIT
 from tidelog.coordinator.groups.modern import NEVER, ModernGroup
-from tidelog.coordinator.groups.topics_view import TopicsView
+from tidelog.coordinator.groups.topics_view import NO_RIGHTS, TopicRights, TopicsView, version_of
 from tidelog.coordinator.records import CoordinatorRecord
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicId
@@ -91,8 +91,14 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         self.topics_seen: TopicsView | None = None
         self.patterns_seen: TopicsView | None = None
         self.patterns_resolved_ms = NEVER
+        self.patterns_rights = NO_RIGHTS
+        """The version of the ACLs by which patterns were resolved."""
 
     # What it is asked.
+
+    def is_resolved_by(self, topics: TopicsView, rights: TopicRights | None) -> bool:
+        """Whether patterns were resolved when topics and ACLs were what they are now."""
+        return self.patterns_seen is topics and self.patterns_rights == version_of(rights)
 
     def _hard_state(self) -> tuple[object, ...]:
         return (

@@ -70,7 +70,7 @@ def heartbeat(turn: ConsumerTurn, event: ConsumerHeartbeat) -> ConsumerHeartbeat
     member_id = event.member_id or event.new_member_id
     check_room(turn, group, member_id)
     before, replaced = _member(group, event, member_id)
-    change = GroupChange(turn, group, before, _as_told(before, event, member_id), id_of(replaced))
+    change = GroupChange(turn, group, before, _as_told(before, event, member_id), id_of(replaced), event.rights)
     if replaced is not None and before is not None:
         replace_static(turn, group, replaced, before)
     change.advance(is_needed=change.subscribe())
@@ -106,7 +106,7 @@ def _has_no_news(turn: ConsumerTurn, group: ConsumerGroup, event: ConsumerHeartb
         and member.epoch == event.epoch == group.epoch
         and member.is_reconciled_to(group.assignment_epoch)
         and group.topics_seen is turn.topics
-        and (not group.patterns or group.patterns_seen is turn.topics)
+        and (not group.patterns or group.is_resolved_by(turn.topics, event.rights))
         and all(told is None for told in (event.topics, event.pattern, event.assignor, event.rack_id))
         and event.rebalance_timeout_ms < 0
         and event.instance_id == member.instance_id

@@ -26,6 +26,7 @@ from tidelog.coordinator.groups.consumer.events import (
 from tidelog.coordinator.groups.consumer.group import ASSIGNING, EMPTY, RECONCILING, STABLE
 from tidelog.coordinator.groups.consumer.member import MemberState
 from tidelog.coordinator.groups.events import DeleteGroups
+from tidelog.coordinator.groups.topics_view import TopicRights
 from tidelog.model.errors import ErrorCode
 
 A, B = topic_id("a"), topic_id("b")
@@ -338,6 +339,34 @@ def test_patterns() -> None:
     consumer.heartbeat(full=True)
     consumer.step()
     assert (set(consumer.told), world.group.patterns) == ({B}, {})
+
+
+def test_a_pattern_stands_for_topics_that_may_be_described() -> None:
+    """It is resolved again when ACLs change, though topics stay; not at once where it was just resolved."""
+    world = World(topics=view(a=1, ab=1, b=1))
+    allowed = {"ab", "b"}
+    consumer = Consumer(world, "1", None, "a.*")
+    consumer.rights = TopicRights(1, allowed.__contains__)
+    consumer.step()
+    assert set(consumer.told) == {topic_id("ab")}
+    assert world.group.patterns["a.*"].topics == {"ab"}
+    epoch = world.group.epoch
+    for _ in range(5):
+        world.pass_time(INTERVAL_MS)
+        consumer.step()
+    assert world.group.epoch == epoch
+    allowed.add("a")
+    consumer.rights = TopicRights(2, allowed.__contains__)
+    consumer.step()
+    assert set(consumer.told) == {A, topic_id("ab")}
+    allowed.clear()
+    consumer.rights = TopicRights(3, allowed.__contains__)
+    consumer.step()
+    assert set(consumer.told) == {A, topic_id("ab")}
+    for _ in range(4):
+        world.pass_time(INTERVAL_MS)
+        consumer.step()
+    assert consumer.told == {}
 
 
 def test_a_pattern_that_one_of_its_users_gives_up() -> None:

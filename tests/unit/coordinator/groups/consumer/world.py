@@ -29,7 +29,7 @@ from tidelog.coordinator.groups.consumer.settings import ConsumerSettings
 from tidelog.coordinator.groups.coordinator import GroupCoordinator
 from tidelog.coordinator.groups.embedded_protocol import encode_assignment, parse_assignment, parse_subscription
 from tidelog.coordinator.groups.settings import GroupSettings
-from tidelog.coordinator.groups.topics_view import TopicsView, TopicView
+from tidelog.coordinator.groups.topics_view import TopicRights, TopicsView, TopicView
 from tidelog.coordinator.result import Result
 from tidelog.coordinator.state_machine import TimePassed
 from tidelog.model.errors import ErrorCode
@@ -181,6 +181,7 @@ class Consumer:
     owned: dict[TopicId, frozenset[int]] = field(default_factory=dict)
     is_alive: bool = True
     last: ConsumerHeartbeatReply | None = None
+    rights: TopicRights | None = None
     missed: bool = False
     """It had no answer to its last heartbeat. An assignment is told once; a member that says all there is to say is
     told it again, and so does a client of KIP-848 after any failure."""
@@ -209,6 +210,7 @@ class Consumer:
                 pattern=self.pattern if joins or full else None,
                 assignor=self.assignor if joins or full else None,
                 owned=dict(self.owned) if joins or tell or full else None,
+                rights=self.rights,
             )
         )
         assert isinstance(reply, ConsumerHeartbeatReply)
