@@ -16,6 +16,12 @@ MODULE: Final = "tidelog.protocol.messages"
 """Where the classes say they are from: so they pickle, and print as users write them."""
 
 
+SECRET_FIELDS: Final = frozenset({"auth_bytes", "hmac", "salted_password"})
+"""Not shown by `repr`, whatever message they are in: passwords and tokens, or what is as good."""
+_ALTERED: Final = ("AlterConfigsRequest.AlterableConfig", "IncrementalAlterConfigsRequest.AlterableConfig")
+"""Structs whose `value` may be a secret."""
+
+
 @dataclass_transform(kw_only_default=True)  # For type checkers: a field of `messages.pyi` is a constructor's argument.
 class Structure:
     """A message or a struct in one: equal when all fields are."""
@@ -31,10 +37,15 @@ class Structure:
         return all(_equal(getattr(self, name), getattr(other, name)) for name in self.FIELDS)
 
     def __repr__(self) -> str:
-        shown = (f"{name}={getattr(self, name)!r}" for name in self.FIELDS[:-1])
+        shown = (f"{name}={self._shown(name)}" for name in self.FIELDS[:-1])
         tagged = getattr(self, self.FIELDS[-1])
         unknown = f", {self.FIELDS[-1]}={tagged!r}" if tagged else ""
         return f"{type(self).__qualname__}({', '.join(shown)}{unknown})"
+
+    def _shown(self, name: str) -> str:
+        value = getattr(self, name)
+        is_secret = name in SECRET_FIELDS or (name == "value" and type(self).__qualname__ in _ALTERED)
+        return "<hidden>" if is_secret and value else repr(value)
 
 
 class Message(Structure):

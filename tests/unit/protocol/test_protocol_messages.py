@@ -78,3 +78,20 @@ def test_classes_come_when_asked_for() -> None:
     """The module lists them all, and makes each once."""
     assert set(catalogue.blocks()) <= set(dir(messages))
     assert messages.VoteRequest is messages.VoteRequest
+
+
+def test_passwords_and_tokens_are_not_shown() -> None:
+    """Whatever prints a message; that there is none is shown."""
+    alter = messages.IncrementalAlterConfigsRequest
+    users = messages.AlterUserScramCredentialsRequest
+    secret = b"hunter2"
+    for message in (
+        messages.SaslAuthenticateRequest(auth_bytes=secret),
+        messages.SaslAuthenticateResponse(auth_bytes=secret),
+        messages.CreateDelegationTokenResponse(hmac=secret),
+        messages.ExpireDelegationTokenRequest(hmac=secret),
+        users(upsertions=[users.ScramCredentialUpsertion(name="a", salted_password=secret)]),
+        alter(resources=[alter.AlterConfigsResource(configs=[alter.AlterableConfig(name="n", value="hunter2")])]),
+    ):
+        assert "hunter2" not in repr(message)
+    assert repr(messages.SaslAuthenticateRequest()) == "SaslAuthenticateRequest(auth_bytes=b'')"
