@@ -56,8 +56,12 @@ def free_ports(count: int) -> int:
 class KafkaCluster:
     """Nodes 1, 2, ... in a folder; `start` and `stop`, or a `with` statement."""
 
-    def __init__(self, jars: Path, data: Path, settings: Mapping[str, object], nodes: int = 3) -> None:
-        """`jars`: the folder with `libs`; `data`: for logs, settings and output; `settings` of every node."""
+    def __init__(
+        self, jars: Path, data: Path, settings: Mapping[str, object], nodes: int = 3, protocol: str = "PLAINTEXT"
+    ) -> None:
+        """`jars`: the folder with `libs`; `data`: for logs, settings and output; `settings` of every node; `protocol`
+        of the listener that clients come by."""
+        self._protocol = protocol
         self.data = data
         self.ids = tuple(range(1, nodes + 1))
         self._classpath = f"{jars.absolute()}/libs/*"
@@ -91,10 +95,10 @@ class KafkaCluster:
             "process.roles": "broker,controller",
             "node.id": node,
             "controller.quorum.voters": ",".join(f"{id}@{address}" for id, address in quorum.items()),
-            "listeners": f"PLAINTEXT://{self.addresses[node]},CONTROLLER://{quorum[node]}",
-            "advertised.listeners": f"PLAINTEXT://{self.addresses[node]}",
+            "listeners": f"{self._protocol}://{self.addresses[node]},CONTROLLER://{quorum[node]}",
+            "advertised.listeners": f"{self._protocol}://{self.addresses[node]}",
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": f"{self._protocol}:{self._protocol},CONTROLLER:PLAINTEXT",
             "log.dirs": self.log_dir(node),
             "offsets.topic.replication.factor": factor,
             "transaction.state.log.replication.factor": factor,

@@ -757,6 +757,8 @@ FAMILIES: dict[str, Callable[[], Family]] = {
     "store-server": _store_server,
     "sasl": _security("Sasl"),
     "bearer-tokens": _security("BearerTokens"),
+    "certificates": _security("Certificates"),
+    "zookeeper-logins": _security("ZooKeeperLogins"),
     "security-nodes": _security("SecurityNodes"),
 }
 """Name -> what makes the family, in the process that runs it."""

@@ -1,15 +1,20 @@
-"""What `make fuzz` does to authentication: frames before there is a principal, bearer tokens, nodes of users."""
+"""What `make fuzz` does to authentication: frames before there is a principal, bearer tokens, certificates, nodes of
+users, and what a server of ZooKeeper says to a broker that logs in.
+"""
 
 from __future__ import annotations
 
 import base64
+import datetime
 import json
+import ssl
 from random import Random
 from typing import Any
 
 from tests.property.fuzz_families import Stateless, damaged_json, refuses
 from tests.property.fuzz_protocol import mutate
 
+from tidelog.launcher.certificates import make_authority
 from tidelog.model.errors import KafkaError
 from tidelog.protocol import framing, messages
 from tidelog.protocol.apis import ApiKey
@@ -24,7 +29,9 @@ from tidelog.quotas.entities import (
     parse_value,
 )
 from tidelog.security.delegation_tokens import decode_token, encode_token, token_path
-from tidelog.security.mechanisms import ServerMechanism
+from tidelog.security.digest_md5 import DigestMd5, directives
+from tidelog.security.distinguished_names import MalformedCertificate, subject
+from tidelog.security.mechanisms import SaslError, ServerMechanism
 from tidelog.security.oauthbearer import (
     InvalidToken,
     OauthClient,
@@ -34,6 +41,7 @@ from tidelog.security.oauthbearer import (
     verify_unsecured,
 )
 from tidelog.security.plain import PlainClient, PlainServer, StaticUsers
+from tidelog.security.principals import NoMatchingRule, PrincipalMapper
 from tidelog.security.sasl_server import Ending, SaslServer
 from tidelog.security.scram import ITERATIONS_MIN, MECHANISMS, ScramClient, ScramCredential, ScramServer
 from tidelog.security.stored import MalformedNode
@@ -120,6 +128,42 @@ class BearerTokens(Stateless):
         if draw.random() < 0.3:
             token = f"{base64.urlsafe_b64encode(mutate(b'{}', draw)).decode()}.{token}"
         return refuses(lambda: verify_unsecured(token, Unsecured(), _NOW_MS), InvalidToken)
+
+
+class Certificates(Stateless):
+    """Subjects of clients' certificates, and the principals that rules make of them."""
+
+    _RULES = "RULE:^CN=([^,]+).*$/$1/L,RULE:^.*O=(.*?),.*$/$1@/,DEFAULT"
+
+    def __init__(self) -> None:
+        authority = make_authority("fuzz", datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
+        self._certificate = ssl.PEM_cert_to_DER_cert(authority.certificate)
+        self._mapper = PrincipalMapper(self._RULES)
+
+    def attempt(self, draw: Random) -> bool:
+        certificate = mutate(self._certificate, draw)
+        return refuses(lambda: self._mapper.name(subject(certificate)), MalformedCertificate, NoMatchingRule)
+
+
+class ZooKeeperLogins(Stateless):
+    """What comes back in a login by SASL DIGEST-MD5, before the broker knows that it speaks with its ensemble."""
+
+    _CHALLENGE = b'realm="zk-sasl-md5",nonce="a\\"b",qop="auth,auth-int",charset=utf-8,algorithm=md5-sess,cipher="rc4"'
+
+    def attempt(self, draw: Random) -> bool:
+        login = DigestMd5("al\u00e9x", "secret", "cnonce", "zookeeper/zk-sasl-md5")
+        challenge = self._CHALLENGE if draw.random() < 0.3 else mutate(self._CHALLENGE, draw)
+
+        def exchange() -> None:
+            said = directives(login.respond(challenge))
+            if said["cnonce"] != b"cnonce" or b"secret" in b"".join(said.values()):
+                raise AssertionError("a login does not say what it should")
+            login.respond(mutate(b"rspauth=0123456789abcdef0123456789abcdef", draw))
+
+        refused = refuses(exchange, SaslError)
+        if login.is_done:
+            raise AssertionError("a server that does not know the password is believed")
+        return refused
 
 
 class SecurityNodes(Stateless):
