@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,7 @@ from tidelog.client import admin
 from tidelog.client.blocking import BlockingCluster
 from tidelog.launcher import certificates
 from tidelog.launcher.certificates import Issued, issue, make_authority
+from tidelog.security.oauthbearer import unsecured_login
 from tidelog.testing import Cluster
 
 NOW: Final = datetime.datetime.now(datetime.UTC)
@@ -28,6 +30,9 @@ PASSWORD: Final = "alice-secret"
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 AT_ONCE_S: Final = 20.0
 """From a program's start to its end, on a machine that is busy."""
+BEARER: Final = "org.apache.kafka.common.security.oauthbearer"
+BEARER_LOGIN: Final = f'{BEARER}.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
+BEARER_VALIDATOR: Final = f"{BEARER}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 
@@ -58,7 +63,9 @@ class Site:
                 "expired", issue(self.authority, "localhost", LONG_AGO)
             ),
             "listener.name.elsewhere.ssl.keystore.location": self._pem("elsewhere", elsewhere),
-            "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            "sasl.enabled.mechanisms": ",".join((*MECHANISMS, "OAUTHBEARER")),
+            "listener.name.sasl.oauthbearer.sasl.jaas.config": BEARER_LOGIN,
+            "listener.name.sasl.oauthbearer.sasl.server.callback.handler.class": BEARER_VALIDATOR,
             "listener.name.sasl.plain.sasl.jaas.config": f'{PLAIN_MODULE} user_alice="{PASSWORD}";',
         }
         self.cluster = Cluster(settings)
@@ -84,6 +91,9 @@ class Site:
         match case:
             case "PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512":
                 return Access(client, sasl, topic, self.ca, case, *alice)
+            case "OAUTHBEARER":
+                token = unsecured_login({"unsecuredLoginStringClaim_sub": "alice"}, int(time.time()) - 1)
+                return Access(client, sasl, topic, self.ca, case, "alice", token)
             case "certificate":
                 return Access(client, mutual, topic, self.ca, certificate=self.certificate)
             case "wrong password":
@@ -121,7 +131,7 @@ def _issue_for_elsewhere(authority: Issued) -> Issued:
         certificates.LOOPBACK = before  # type: ignore[misc]
 
 
-WORK: Final = (*MECHANISMS, "certificate")
+WORK: Final = (*MECHANISMS, "OAUTHBEARER", "certificate")
 REFUSED: Final = {
     "wrong password": "authentication_failed: .*mechanism=SCRAM-SHA-512 reason=.*alice",
     "wrong password by PLAIN": "authentication_failed: .*mechanism=PLAIN reason=",

@@ -6,7 +6,7 @@ A worker gets one argument, JSON:
     bootstrap    host:port
     topic
     mechanism    of SASL; "" for TLS alone
-    user, password
+    user, password (with OAUTHBEARER a bearer token, for clients that do not make their own)
     ca           PEM file: what is trusted
     certificate  PEM file with the client's key and certificate, or ""
 
@@ -109,6 +109,11 @@ def librdkafka(access: Access) -> dict[str, str]:
     settings = {"security.protocol": "SASL_SSL" if access.mechanism else "SSL", "ssl.ca.location": access.ca}
     if access.mechanism:
         settings |= {"sasl.mechanisms": access.mechanism}
+    if access.mechanism == "OAUTHBEARER":
+        settings |= {"sasl.oauthbearer.config": f"principal={access.user}"}
+        if access.client != "tidelog":
+            settings |= {"enable.sasl.oauthbearer.unsecure.jwt": "true"}
+    elif access.mechanism:
         settings |= {"sasl.username": access.user, "sasl.password": access.password}
     if access.certificate:
         settings |= {"ssl.certificate.location": access.certificate, "ssl.key.location": access.certificate}
@@ -120,7 +125,11 @@ def _java(access: Access) -> str:
     lines += ["ssl.truststore.type=PEM", f"ssl.truststore.location={access.ca}"]
     if access.certificate:
         lines += ["ssl.keystore.type=PEM", f"ssl.keystore.location={access.certificate}"]
-    if access.mechanism:
+    if access.mechanism == "OAUTHBEARER":
+        module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+        lines.append(f"sasl.mechanism={access.mechanism}")
+        lines.append(f'sasl.jaas.config={module} unsecuredLoginStringClaim_sub="{access.user}";')
+    elif access.mechanism:
         kind = "plain.PlainLoginModule" if access.mechanism == "PLAIN" else "scram.ScramLoginModule"
         module = f"org.apache.kafka.common.security.{kind} required"
         lines.append(f"sasl.mechanism={access.mechanism}")

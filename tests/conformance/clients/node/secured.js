@@ -6,7 +6,9 @@ const { Kafka, logLevel } = require('kafkajs')
 const given = JSON.parse(process.argv[2])
 const ssl = { ca: [fs.readFileSync(given.ca, 'utf8')] }
 if (given.certificate) ssl.cert = ssl.key = fs.readFileSync(given.certificate, 'utf8')
-const sasl = given.mechanism
+const sasl = given.mechanism === 'OAUTHBEARER'
+  ? { mechanism: 'oauthbearer', oauthBearerProvider: async () => ({ value: given.password }) }
+  : given.mechanism
   ? { mechanism: given.mechanism.toLowerCase(), username: given.user, password: given.password }
   : undefined
 const kafka = new Kafka({ brokers: [given.bootstrap], ssl, sasl, logLevel: logLevel.NOTHING, retry: { retries: 2 } })

@@ -43,12 +43,17 @@ def kafka_python(access: Access) -> str:
     import logging
 
     from kafka import KafkaProducer
+    from kafka.net.sasl.oauth import AbstractTokenProvider
 
     reasons: list[str] = []
 
     class Reasons(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             reasons.append(record.getMessage())
+
+    class Provider(AbstractTokenProvider):
+        def token(self) -> str:
+            return access.password
 
     logging.getLogger("kafka").addHandler(Reasons(logging.WARNING))
     try:
@@ -61,6 +66,7 @@ def kafka_python(access: Access) -> str:
             sasl_mechanism=access.mechanism or None,
             sasl_plain_username=access.user or None,
             sasl_plain_password=access.password or None,
+            sasl_oauth_token_provider=Provider() if access.mechanism == "OAUTHBEARER" else None,
             bootstrap_timeout_ms=5_000,
         )
         producer.send(access.topic, b"x").get(20)
@@ -73,6 +79,11 @@ def kafka_python(access: Access) -> str:
 def aiokafka(access: Access) -> str:
     """Its error at `start`."""
     from aiokafka import AIOKafkaProducer
+    from aiokafka.abc import AbstractTokenProvider
+
+    class Provider(AbstractTokenProvider):
+        async def token(self) -> str:
+            return access.password
 
     async def run() -> None:
         context = ssl.create_default_context(cafile=access.ca)
@@ -85,6 +96,7 @@ def aiokafka(access: Access) -> str:
             sasl_mechanism=access.mechanism or "PLAIN",
             sasl_plain_username=access.user or None,
             sasl_plain_password=access.password or None,
+            sasl_oauth_token_provider=Provider() if access.mechanism == "OAUTHBEARER" else None,
         )
         try:
             await producer.start()

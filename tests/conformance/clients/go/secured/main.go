@@ -16,6 +16,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 	xscram "github.com/xdg-go/scram"
@@ -49,6 +50,8 @@ func (a access) franz() error {
 	switch a.Mechanism {
 	case "PLAIN":
 		mechanism = plain.Auth{User: a.User, Pass: a.Password}.AsMechanism()
+	case "OAUTHBEARER":
+		mechanism = oauth.Auth{Token: a.Password}.AsMechanism()
 	case "SCRAM-SHA-256":
 		mechanism = scram.Auth{User: a.User, Pass: a.Password}.AsSha256Mechanism()
 	case "SCRAM-SHA-512":
@@ -85,6 +88,11 @@ func (c *conversation) Begin(user, password, authzID string) error {
 	return err
 }
 
+// Token is what sarama asks for a bearer token.
+func (a access) Token() (*sarama.AccessToken, error) {
+	return &sarama.AccessToken{Token: a.Password}, nil
+}
+
 func (a access) sarama() error {
 	config := sarama.NewConfig()
 	config.Producer.Return.Successes = true
@@ -94,6 +102,7 @@ func (a access) sarama() error {
 		config.Net.SASL.Enable = true
 		config.Net.SASL.User, config.Net.SASL.Password = a.User, a.Password
 		config.Net.SASL.Mechanism = sarama.SASLMechanism(a.Mechanism)
+		config.Net.SASL.TokenProvider = a
 		hashes := map[string]xscram.HashGeneratorFcn{"SCRAM-SHA-256": sha256.New, "SCRAM-SHA-512": sha512.New}
 		config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &conversation{hash: hashes[a.Mechanism]} }
 	}
