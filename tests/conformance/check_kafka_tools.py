@@ -341,11 +341,18 @@ def elect(cluster: Cluster, kind: str, *arguments: str, fails: bool = False) -> 
 
 
 @pytest.mark.nightly
-def test_features_and_a_quorum_that_there_is_not(broker: Cluster) -> None:
-    """kafka-features shows what is in force; kafka-metadata-quorum says what it says of Kafka with ZooKeeper."""
+def test_features_and_the_quorum(broker: Cluster) -> None:
+    """kafka-features shows what is in force, and stays so; kafka-metadata-quorum has the controller as leader."""
     server = ("--bootstrap-server", broker.bootstrap)
     features = run(f"{TOOLS}.FeatureCommand", *server, "describe")
     for name, level in (("group.version", 1), ("share.version", 1), ("transaction.version", 2)):
         assert re.search(rf"Feature: {re.escape(name)}\s.*FinalizedVersionLevel: {level}\s", features)
-    refused = run(f"{TOOLS}.MetadataQuorumCommand", *server, "describe", "--status", fails=True)
-    assert "The node does not support DESCRIBE_QUORUM" in refused
+    assert re.search(r"Feature: metadata\.version\s.*FinalizedVersionLevel: 4\.3-IV0\s", features)
+    run(f"{TOOLS}.FeatureCommand", *server, "upgrade", "--feature", "transaction.version=2")
+    refused = run(f"{TOOLS}.FeatureCommand", *server, "downgrade", "--feature", "transaction.version=0", fails=True)
+    assert "Level 2 is in force" in refused
+    status = run(f"{TOOLS}.MetadataQuorumCommand", *server, "describe", "--status")
+    for line in (r"LeaderId:\s+0\s", r"LeaderEpoch:\s+\d+\s", r"MaxFollowerLag:\s+0\s", r"CurrentVoters:\s+\[.*0.*\]"):
+        assert re.search(line, status), status
+    replication = run(f"{TOOLS}.MetadataQuorumCommand", *server, "describe", "--replication")
+    assert re.search(r"^0\s.*Leader", replication, re.MULTILINE)

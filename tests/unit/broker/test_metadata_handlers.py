@@ -8,7 +8,7 @@ from tests.unit.broker.harness import Broker, topic_id_of
 
 from tidelog.controller.events import CreatedTopic, CreateTopics
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import TopicId
+from tidelog.model.identifiers import BrokerId, TopicId
 from tidelog.protocol import apis, messages
 from tidelog.protocol.apis import ApiKey
 
@@ -143,6 +143,58 @@ def test_describe_cluster(broker: Broker, version: int) -> None:
     if version:
         wrong = broker.ask(ApiKey.DESCRIBE_CLUSTER, version, messages.DescribeClusterRequest(endpoint_type=2))
         assert wrong.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_controller_is_the_leader_of_the_quorum(broker: Broker, version: int) -> None:
+    """With the live brokers as voters, without offsets; other topics have no quorum; without a controller none has."""
+    asked = messages.DescribeQuorumRequest.TopicData
+    partition = messages.DescribeQuorumRequest.PartitionData
+    request = messages.DescribeQuorumRequest(
+        topics=[
+            asked(topic_name="__cluster_metadata", partitions=[partition(partition_index=0)]),
+            asked(topic_name="t", partitions=[partition(partition_index=1)]),
+        ]
+    )
+    response = broker.ask(ApiKey.DESCRIBE_QUORUM, version, request)
+    metadata_log, other = response.topics
+    (found,) = metadata_log.partitions
+    image = broker.node.metadata.image
+    assert (found.error_code, found.leader_id, found.leader_epoch) == (0, 0, image.controller_epoch)
+    assert found.high_watermark == -1
+    assert [(voter.replica_id, voter.log_end_offset) for voter in found.current_voters] == [(0, -1)]
+    assert found.observers == []
+    assert other.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if version >= 2:
+        (node,) = response.nodes
+        assert [(node.node_id, each.host, each.port) for each in node.listeners] == [(0, "127.0.0.1", 9092)]
+    image.controller_id = BrokerId(7)
+    assert broker.ask(ApiKey.DESCRIBE_QUORUM, version, request).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_features_are_in_force_and_stay(broker: Broker, version: int) -> None:
+    """An update to the levels that ApiVersions tells succeeds; any other one is refused, with all that came with it."""
+    versions = broker.ask(
+        ApiKey.API_VERSIONS,
+        4,
+        messages.ApiVersionsRequest(client_software_name="test", client_software_version="1"),
+    )
+    in_force = {each.name: each.max_version_level for each in versions.finalized_features}
+    assert in_force["metadata.version"] == 30
+    update = messages.UpdateFeaturesRequest.FeatureUpdateKey
+
+    def ask(**levels: int) -> messages.UpdateFeaturesResponse:
+        updates = [update(feature=name.replace("_", "."), max_version_level=level) for name, level in levels.items()]
+        return broker.ask(ApiKey.UPDATE_FEATURES, version, messages.UpdateFeaturesRequest(feature_updates=updates))
+
+    same = ask(**{name.replace(".", "_"): level for name, level in in_force.items()})
+    assert (same.error_code, [each.error_code for each in same.results]) == (0, [0] * len(in_force) * (version < 2))
+    for wrong in ({"metadata_version": 29}, {"group_version": 1, "streams_version": 1}, {"kraft_version": 0}):
+        refused = ask(**wrong)
+        codes = [each.error_code for each in refused.results] if version < 2 else [refused.error_code]
+        assert codes[-1] == ErrorCode.INVALID_UPDATE_VERSION
+        assert version < 2 or "Invalid update version" in refused.error_message
 
 
 def test_describe_topic_partitions_in_pages(broker: Broker) -> None:

@@ -1,6 +1,6 @@
 """The features of the cluster, as ApiVersions tells them: by these, clients choose among protocols.
 
-There is nothing to upgrade here: what this release can do is in force from the start, and UpdateFeatures is not served.
+There is nothing to upgrade here: what this release can do is in force from the start; UpdateFeatures changes nothing.
 """
 
 from __future__ import annotations
@@ -9,9 +9,13 @@ from typing import Final
 
 from tidelog.protocol import messages
 
+METADATA_VERSION: Final = 30
+"""As Kafka counts its formats of metadata, which tidelog does not have: its own is that of Kafka with ZooKeeper."""
 FEATURES: Final = {
     # Consumer groups of KIP-848.
     "group.version": (0, 1, 1),
+    # 4.3-IV0: the Kafka whose protocol is spoken, as tools and consoles show it. No client goes by it.
+    "metadata.version": (METADATA_VERSION, METADATA_VERSION, METADATA_VERSION),
     # Share groups (KIP-932).
     "share.version": (0, 1, 1),
     # 2: a transactional producer gets another epoch for each transaction (KIP-890).
