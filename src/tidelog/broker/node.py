@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.transactional_appends import TransactionalAppends
     from tidelog.broker.sharing.sharing import Sharing
     from tidelog.broker.telemetry.client_metrics_manager import ClientMetricsManager
+    from tidelog.coordinator.groups.counts import GroupCounts
     from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicPartition
     from tidelog.protocol.apis import ApiKey
     from tidelog.quotas.client_quotas import ClientQuotas
@@ -257,6 +258,11 @@ class Node:
             )
             self._groups.start()
         return self._groups
+
+    @property
+    def group_counts(self) -> GroupCounts | None:
+        """What the coordinators of groups have decided; None where there was no need of one yet."""
+        return None if self._groups is None else self._groups.counts
 
     @property
     def transactional_appends(self) -> TransactionalAppends:

@@ -57,6 +57,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
         Panel("Lag in records", "none", "{{consumergroup}}", f"sum by (consumergroup) (kafka_consumergroup_lag{_JOB})"),
         Panel("Stands for", "s", "{{consumergroup}}", f"tidelog_consumergroup_unmoved_seconds{_JOB}"),
         Panel("Groups", "none", "{{type}} {{state}}", f"sum by (type, state) (tidelog_groups{_JOB})"),
+        Panel("Rebalances", "ops", "{{type}}", _rate("tidelog_group_rebalances_total", "type")),
     ),
     "Requests": (
         Panel("Requests", "reqps", "{{request}}", _rate("kafka_network_requestmetrics_requests_total", "request")),
@@ -81,6 +82,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
         Panel("Furthest follower", "none", "{{instance}}", f"kafka_server_replicafetchermanager_maxlag{_JOB}"),
         Panel("Leaders", "none", "{{instance}}", f"{_REPLICAS}leadercount{_JOB}"),
         Panel("Moving partitions", "none", "", f"sum(tidelog_reassigning_partitions{_JOB})"),
+        Panel("Moved", "Bps", "{{instance}}", _rate(f"{_TRAFFIC}reassignmentbytesin_total", "instance")),
         Panel(
             "Store, slowest 1 %",
             "ms",
@@ -95,6 +97,13 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "percentunit",
             "{{instance}}",
             f"1 - kafka_network_socketserver_networkprocessoravgidle_percent{_JOB}",
+        ),
+        Panel(
+            "Flushes, slowest 1 %",
+            "s",
+            "{{instance}}",
+            "histogram_quantile(0.99, sum by (instance, le) "
+            '(rate(tidelog_flush_seconds_bucket{job=~"$job"}[$__rate_interval])))',
         ),
         Panel("CPU", "percentunit", "{{instance}}", _rate("process_cpu_seconds_total", "instance")),
         Panel("Memory", "bytes", "{{instance}}", f"process_resident_memory_bytes{_JOB}"),

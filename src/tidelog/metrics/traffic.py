@@ -14,6 +14,8 @@ class Traffic:
         "fetches",
         "messages_in",
         "produces",
+        "reassignment_bytes_in",
+        "reassignment_bytes_out",
         "rejected_bytes",
         "replication_bytes_in",
         "replication_bytes_out",
@@ -38,6 +40,10 @@ class Traffic:
         """Bytes of records that this broker's followers have got."""
         self.replication_bytes_out = 0
         """Bytes of records that were sent to other brokers' followers."""
+        self.reassignment_bytes_in = 0
+        """Those of `replication_bytes_in` that came to replicas which a reassignment is adding here."""
+        self.reassignment_bytes_out = 0
+        """Those of `replication_bytes_out` that went to replicas which a reassignment is adding."""
 
     def add(self, other: Traffic) -> None:
         """Adds the counts of another topic to these."""
@@ -65,10 +71,11 @@ class TrafficByTopic:
         if departed is not None:
             self._departed.add(departed)
 
-    def sum(self) -> Traffic:
-        """All topics together; it never goes back."""
-        total = Traffic()
-        total.add(self._departed)
-        for traffic in self.topics.values():
-            total.add(traffic)
-        return total
+    def parts(self) -> tuple[Traffic, list[tuple[str, Traffic]]]:
+        """What the sum of all topics consists of: those that are gone, and the topics that are here now.
+
+        The sum never goes back, also where topics go while they are being added up.
+        """
+        departed = Traffic()
+        departed.add(self._departed)
+        return departed, list(self.topics.items())

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.ports.disk import sync_file
+from tidelog.storage.counts import LogCounts
 from tidelog.storage.disk_errors import advice, fails_alone
 from tidelog.storage.errors import DirectoryOffline, RefusedForNow
 from tidelog.storage.file_names import DELETED
@@ -101,6 +102,7 @@ class LogEnvironment:
     """[a log's folder] -> makes the task that writes the log's producers down."""
     findings: Findings = field(default_factory=Findings)
     """Rot that was found, for the broker to take up."""
+    counts: LogCounts = field(default_factory=LogCounts)
 
 
 class LogFolder:

@@ -357,6 +357,7 @@ def _recover(
                 "segments_removed: log=%s after=%d cut_bytes=%d", log.topic_partition, segment.base_offset, cut
             )
             removed, log.segments = log.segments[index + 1 :], log.segments[: index + 1]
+            log.folder.environment.counts.recovery_cut_bytes += sum(each.size for each in removed)
             _remove_segments(log, segment, removed, recovery_point)
             break
         index += 1
@@ -496,15 +497,18 @@ def recover_segment(log: Log, segment: Segment, *, note_epochs: bool, latest_epo
 
     known = {entry.epoch for entry in log.epochs.entries}
     may_have_gaps = log.config.compacted or log.cleaned_offset is not None
+    counts = log.folder.environment.counts
     for found, data in segment.recover(latest_epoch, before_cut, known_epochs=known, may_have_gaps=may_have_gaps):
         header = found.header
         if note_epochs:
             _note_epoch(log.epochs, header)
         aborted += apply_batch(log.producers, header, data)
+        counts.recovered_bytes += header.size
     # At once: a crash in the middle of this must not leave a segment below the recovery point with half of them.
     segment.transaction_index.replace(aborted)
     cut = size - segment.size
     if cut:
+        counts.recovery_cut_bytes += cut
         logger.info("torn_tail_cut: log=%s base_offset=%d bytes=%d", log.topic_partition, segment.base_offset, cut)
     return cut
 

@@ -19,6 +19,7 @@ from tidelog.placement import log_directory as placement
 from tidelog.ports.disk import replace_file
 from tidelog.storage.checkpoints import encode_partition_metadata
 from tidelog.storage.cleaner.log_cleaner import LogCleaner
+from tidelog.storage.counts import StartProgress, bytes_to_recover
 from tidelog.storage.errors import DirectoryOffline, NoLogDirectory, WrongLogDirectory
 from tidelog.storage.file_names import (
     CLEANER_CHECKPOINT,
@@ -94,6 +95,10 @@ class LogManager:
         self.environment = LogEnvironment(
             disk, self.pool, clock, random, self.settings.producer_expiration_ms, self.producer_limit
         )
+        self.counts = self.environment.counts
+        """Bytes that were recovered and cut."""
+        self.progress = StartProgress(self.counts)
+        """How far `open` has come."""
         self.directories = [LogDirectory(disk, path, on_failure=self._directory_failed) for path in log_dirs]
         self.cordoned: Collection[str] = ()
         """`cordoned.log.dirs`: directories that get no new logs unless asked for; `*` stands for all."""
@@ -154,6 +159,7 @@ class LogManager:
         self.maintenance.start()
 
     def _open_directory(self, directory: LogDirectory) -> None:
+        progress = self.progress
         try:
             directory.open(self._broker_id, self._cluster_id, lambda: TopicId(self._token()))
             recovery_points = directory.read_offsets(RECOVERY_POINT_CHECKPOINT)
@@ -163,13 +169,19 @@ class LogManager:
             directory.knows_cleaned = bool(cleaned)
             directory.recovery_written = recovery_points
             partitions, futures, deleted = directory.partition_folders()
+            found = (*partitions, *futures)
             named = {*recovery_points, *start_offsets, *high_watermarks, *cleaned}
             directory.removed.update(named.difference(dict(partitions)))
             self.missing.update(
                 {each: mark for each, mark in high_watermarks.items() if each in directory.removed and mark}
             )
 
+            recovering = [self._to_recover(directory, path, recovery_points.get(each, 0)) for each, path in found]
+            progress.directory_begins(directory.path, recovering)
+            to_recover = iter(recovering)
+
             def load(topic_partition: TopicPartition, path: str) -> Log:
+                progress.log_begins(directory.path, next(to_recover))
                 log = load_log(
                     LogFolder(topic_partition, path, directory, self.environment),
                     self.config_of(topic_partition.topic),
@@ -181,6 +193,7 @@ class LogManager:
                 )
                 mark = high_watermarks.get(topic_partition, 0)
                 log.begin_at_high_watermark(min(max(mark, log.log_start_offset), log.log_end_offset))
+                progress.log_ends(directory.path)
                 return log
 
             for topic_partition, path in partitions:
@@ -204,6 +217,13 @@ class LogManager:
         except OSError as error:
             directory.failed(error, "opening the directory")
             directory.release()
+            progress.directory_ends(directory.path)
+
+    def _to_recover(self, directory: LogDirectory, path: str, recovery_point: int) -> int:
+        """Bytes that loading the log will read through, as far as the progress is to tell them."""
+        if directory.was_clean or not self.progress.measures_bytes:
+            return 0
+        return bytes_to_recover(self._disk, path, recovery_point)
 
     def _add(self, log: Log, directory: LogDirectory) -> None:
         directory.logs[log.topic_partition] = log

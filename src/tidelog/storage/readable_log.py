@@ -113,7 +113,8 @@ class ReadableLog:
     @property
     def size(self) -> int:
         """Bytes of all segments."""
-        return sum(segment.size for segment in self.segments)
+        segments = self.segments
+        return segments[0].size if len(segments) == 1 else sum(segment.size for segment in segments)
 
     @property
     def is_offline(self) -> bool:

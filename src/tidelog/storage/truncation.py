@@ -117,6 +117,7 @@ class TruncatableLog(ReadableLog):
         if self.segments[0].base_offset > offset:
             self.truncate_fully(offset)
             return True
+        before = self.size
         try:
             self._cut(offset)
         except InvalidBatch as error:
@@ -124,15 +125,20 @@ class TruncatableLog(ReadableLog):
             raise RottenBatch(self.found_rot(base_offset, offset, str(error)), offset) from error
         except OSError as error:
             raise self.folder.fail(error, "truncating") from error
+        finally:
+            self.folder.environment.counts.truncated_bytes += before - self.size
         return True
 
     def truncate_fully(self, offset: int, *, log_start_offset: int | None = None) -> None:
         """Removes everything; the log goes on at `offset`, where the leader's log begins."""
         self.folder.check_online()
+        before = self.size
         try:
             self._begin_anew(offset, offset if log_start_offset is None else log_start_offset)
         except OSError as error:
             raise self.folder.fail(error, "truncating") from error
+        finally:
+            self.folder.environment.counts.truncated_bytes += before - self.size
 
     def begin_following(self) -> None:
         """Forgets an epoch that began at the log's end: no record has it, and the next one may have an older epoch.

@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.broker.harness import Broker
 from tests.unit.broker.test_runtime import create, read
 from tests.waiting import until, until_equal
 
 from tidelog.broker.metrics.scraping import FRESH_MS
+from tidelog.client.admin import alter_reassignments, reassignments
+from tidelog.client.blocking import BlockingCluster
+from tidelog.model.identifiers import TopicPartition as Partition
 from tidelog.records.batch import Codec, Record, build_batch
 from tidelog.records.first_record import first_timestamp
 from tidelog.testing import Cluster
@@ -128,6 +131,48 @@ def test_lag_is_exact_in_records_and_in_seconds(cluster: Cluster) -> None:
     until_equal(lambda: total(scrape(cluster), "kafka_consumergroup_lag", consumergroup=group, topic="lag"), 0)
     assert total(scrape(cluster), BYTES_IN, topic="lag") == 0
     assert total(scrape(cluster), BYTES_IN) > 0
+
+
+def test_what_a_reassignment_copies_is_counted_apart(cluster: Cluster) -> None:
+    """On the leader and on the replica that is added; what an ordinary follower gets is no such bytes."""
+    traffic = "kafka_server_brokertopicmetrics_"
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic("moves", 1, replica_assignment=[[0, 1]])])["moves"].result(10)
+    produce(cluster, "moves", 50, 1)
+    assert total(scrape(cluster), f"{traffic}reassignmentbytesin_total") == 0
+    partition = Partition("moves", 0)
+    with BlockingCluster(cluster.bootstrap) as client:
+        assert client.run(alter_reassignments(client.routing, {partition: [0, 2]}))[partition] is None
+        until(lambda: not client.run(reassignments(client.routing)))
+    pages = scrape(cluster)
+    size = max(
+        value
+        for labels, value in pages[0]["kafka_log_log_size"].items()
+        if labels == frozenset({("topic", "moves"), ("partition", "0")})
+    )
+    assert [page[f"{traffic}reassignmentbytesin_total"][frozenset()] for page in pages] == [0, 0, size]
+    assert [page[f"{traffic}reassignmentbytesoutpersec"][frozenset()] for page in pages] == [size, 0, 0]
+
+
+def test_rebalances_and_commits_come_from_the_coordinator(cluster: Cluster) -> None:
+    """By the kind of the group."""
+    create(cluster.bootstrap, "rebalances")
+    before = scrape(cluster)
+    for protocol in ("classic", "consumer"):
+        settings = {"bootstrap.servers": cluster.bootstrap, "group.id": protocol, "group.protocol": protocol}
+        consumer = Consumer({**settings, "enable.auto.commit": False})
+        consumer.subscribe(["rebalances"])
+        until(lambda: consumer.poll(0.1) is None and consumer.assignment())  # noqa: B023  # Called in this turn.
+        consumer.commit(offsets=[TopicPartition("rebalances", 0, 0)], asynchronous=False)
+        consumer.close()
+    after = scrape(cluster)
+
+    def more(name: str, **labels: str) -> float:
+        return total(after, name, **labels) - total(before, name, **labels)
+
+    for protocol in ("classic", "consumer"):
+        assert more("tidelog_group_rebalances_total", type=protocol) >= 1
+    assert more("kafka_server_group_coordinator_metrics_offset_commit_count") == 2
 
 
 def test_topics_and_groups_can_be_left_out(cluster: Cluster) -> None:

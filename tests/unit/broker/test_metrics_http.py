@@ -17,6 +17,7 @@ from tidelog.broker.metrics.http import (
     HEAD_BYTES_MAX,
     HEAD_MS_MAX,
     IDLE_MS_MAX,
+    WRITTEN_AT_ONCE,
     HttpConnection,
     HttpServer,
     Request,
@@ -158,6 +159,47 @@ def test_hostile_paths_are_paths(listener: Listener) -> None:
     assert listener.requests[0].path == "/../../etc/passwd"
     assert status(listener.ask(b"GET http://host:1/metrics HTTP/1.1\r\n\r\n")) == 200
     assert listener.requests[-1].path == "/metrics"
+
+
+def test_a_large_answer_is_written_in_parts(listener: Listener) -> None:
+    """No turn of the loop copies more than so much; the next request is begun when all of it has left."""
+    chunk = b"x" * (WRITTEN_AT_ONCE // 4)
+    listener.waits = True
+    connection, transport = listener.connect()
+    connection.data_received(b"GET /a HTTP/1.1\r\n\r\nGET /b HTTP/1.1\r\n\r\n")
+    listener.answers[0].complete(Response(200, [chunk] * 40))
+    assert 0 < len(transport.written) <= WRITTEN_AT_ONCE + len(chunk)
+    before = 0
+    while len(transport.written) > before:
+        assert len(transport.written) - before <= WRITTEN_AT_ONCE + len(chunk)
+        before = len(transport.written)
+        assert len(listener.requests) == 1
+        listener.shell.run_turn()
+    assert transport.written.endswith(b"\r\n\r\n" + chunk * 40)
+    listener.shell.run_turns()
+    assert [request.path for request in listener.requests] == ["/a", "/b"]
+
+
+def test_a_reader_that_is_slow_is_waited_for(listener: Listener) -> None:
+    """What it has not taken stays here, and nothing is written beside it; one that has gone leaves nothing behind."""
+    chunk = b"y" * 1000
+    listener.waits = True
+    connection, transport = listener.connect()
+    transport.stall = True
+    connection.data_received(b"GET /a HTTP/1.1\r\n\r\n")
+    listener.answers[0].complete(Response(200, [chunk] * 3))
+    assert chunk not in transport.written
+    for count in (1, 2, 3):
+        connection.resume_writing()
+        listener.shell.run_turns()
+        assert transport.written.count(chunk) == count
+    gone, transport = listener.connect()
+    transport.stall = True
+    gone.data_received(b"GET /a HTTP/1.1\r\n\r\n")
+    listener.answers[1].complete(Response(200, [chunk] * 3))
+    transport.abort()
+    listener.shell.run_turns()
+    assert chunk not in transport.written
 
 
 def test_a_scraper_that_hangs_is_let_go(listener: Listener) -> None:

@@ -82,6 +82,32 @@ def test_a_large_family_is_written_in_parts() -> None:
     assert page.samples == len(parsed(page)["a"]) == 2 * LINES_PER_CHUNK + 1
 
 
+def test_a_table_gives_the_lines_that_its_families_would() -> None:
+    """A column for each, of a meter for both of its names, behind the samples that were added by themselves."""
+    one, two = Page(), Page()
+    labels = [labels_text(topic=f"t{number}") for number in range(LINES_PER_CHUNK + 7)]
+    counter, gauge = one.meter("traffic", "Bytes."), one.family("lag", "gauge", "Seconds.")
+    counter.add(9)
+    same, also = one.family("same", "gauge", "Same."), one.family("also", "gauge", "Lag.")
+    table = one.table(counter, (gauge, also), same)
+    for number, each in enumerate(labels):
+        table.add(each, (number, number / 4, number // LINES_PER_CHUNK))
+    counter, gauge = two.meter("traffic", "Bytes."), two.family("lag", "gauge", "Seconds.")
+    counter.add(9)
+    same, also = two.family("same", "gauge", "Same."), two.family("also", "gauge", "Lag.")
+    for number, each in enumerate(labels):
+        counter.add(number, each)
+        gauge.add(number / 4, each)
+        also.add(number / 4, each)
+        same.add(number // LINES_PER_CHUNK, each)
+    assert b"".join(one.chunks()) == b"".join(two.chunks())
+    assert one.samples == two.samples == 5 * len(labels) + 2
+    assert max(chunk.count(b"\n") for chunk in one.chunks()) <= LINES_PER_CHUNK + 2
+    empty = Page()
+    empty.table(empty.family("a", "gauge", "None."))
+    assert b"".join(empty.chunks()) == b""
+
+
 def test_the_sum_of_all_topics_never_goes_back() -> None:
     """A topic that is gone keeps its part in the sum; one that comes back begins at zero."""
     traffic = TrafficByTopic()
@@ -89,5 +115,8 @@ def test_the_sum_of_all_topics_never_goes_back() -> None:
     traffic.of("b").bytes_in += 5
     traffic.forget("a")
     assert "a" not in traffic.topics
-    assert traffic.sum().bytes_in == 15
+    departed, topics = traffic.parts()
+    assert (departed.bytes_in, [(name, counts.bytes_in) for name, counts in topics]) == (10, [("b", 5)])
+    traffic.forget("b")
+    assert departed.bytes_in == 10
     assert traffic.of("a").bytes_in == 0

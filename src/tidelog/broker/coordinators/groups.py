@@ -17,6 +17,7 @@ from tidelog.config import group_config
 from tidelog.config.group_config import GroupLimits
 from tidelog.coordinator.groups.consumer.settings import ConsumerSettings
 from tidelog.coordinator.groups.coordinator import GroupCoordinator
+from tidelog.coordinator.groups.counts import GroupCounts
 from tidelog.coordinator.groups.events import (
     NOBODY,
     DeletedGroups,
@@ -70,8 +71,10 @@ class GroupCoordinatorService(CoordinatorService[GroupCoordinator]):
             replicas=replicas,
             controller=controller,
             topic=_topic(environment.config),
-            make=lambda: GroupCoordinator(self._settings),
+            make=lambda: GroupCoordinator(self._settings, self.counts),
         )
+        self.counts = GroupCounts()
+        """What the coordinators have decided, also those that are no more."""
         self._metadata = metadata
         self._transactional_appends = transactional_appends
         self._of_groups: dict[str, ConsumerSettings] = {}

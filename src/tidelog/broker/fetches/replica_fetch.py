@@ -466,8 +466,11 @@ class _ReplicaFetch:
                 reading.fill(data)
             self._told(reading, data)
             if reading.replica is not None:
-                reading.replica.traffic.fetches += 1
-                reading.replica.traffic.replication_bytes_out += reading.size
+                traffic = reading.replica.traffic
+                traffic.fetches += 1
+                traffic.replication_bytes_out += reading.size
+                if reading.leader is not None and session.follower in reading.leader.adding:
+                    traffic.reassignment_bytes_out += reading.size
             if reading.size and self._is_throttled(reading):
                 throttled += reading.size
             if topic is None or (topic.topic_id != partition.topic_id if by_id else topic.topic != partition.topic):

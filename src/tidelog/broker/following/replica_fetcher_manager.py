@@ -291,6 +291,8 @@ class ReplicaFetcherManager:
             self._carry_out(followed, followed.follower.step(RecordsRefused(error.code)))
             return
         replica.traffic.replication_bytes_in += len(records)
+        if replica.is_being_added:
+            replica.traffic.reassignment_bytes_in += len(records)
         if info.records_count:
             followed.complaint = ErrorCode.NONE
         self._carry_out(followed, followed.follower.step(RecordsAppended(log.log_end_offset, log.log_start_offset)))

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from tidelog.coordinator.groups.counts import KINDS, GroupCounts
 from tidelog.coordinator.transactions.states import TransactionState
 from tidelog.metrics.page import labels_text
 from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -48,6 +49,24 @@ def collect_groups_by_state(page: Page, node: Node) -> Iterator[None]:
     family = page.family("tidelog_groups", "gauge", "Groups by protocol and state.")
     for (kind, state), count in sorted(kinds.items()):
         family.add(count, labels_text(type=kind, state=state))
+    _add_counts(page, node.group_counts or GroupCounts())
+
+
+def _add_counts(page: Page, counts: GroupCounts) -> None:
+    rebalances = page.family("tidelog_group_rebalances_total", "counter", "Rebalances of groups by protocol.")
+    for kind in KINDS:
+        rebalances.add(counts.rebalances[kind], labels_text(type=kind))
+    prefix = "kafka_server_group_coordinator_metrics_"
+    classic, consumer, share = (counts.rebalances[kind] for kind in KINDS)
+    for name, value, help in (
+        ("group_completed_rebalance", classic, "Rebalances of classic groups."),
+        ("consumer_group_rebalance", consumer, "Epochs of consumer groups."),
+        ("share_group_rebalance", share, "Epochs of share groups."),
+        ("offset_commit", counts.commits, "Offsets that were committed."),
+        ("offset_deletion", counts.deletions, "Offsets that were deleted by request, or with their topic."),
+        ("offset_expiration", counts.expirations, "Offsets that have expired."),
+    ):
+        page.family(f"{prefix}{name}_count", "untyped", f"{help} A counter.").add(value)
 
 
 def collect_transactions(page: Page, node: Node) -> Iterator[None]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, cast
@@ -28,6 +29,8 @@ IDLE_MS_MAX: Final = 120_000
 """Between two requests of a connection: two scrapes of the usual interval."""
 HEAD_MS_MAX: Final = 10_000
 """From the first byte of a request to the end of its headers, and from the connection to its first request."""
+WRITTEN_AT_ONCE: Final = 1 << 20
+"""Bytes of an answer that go to a connection in one turn of the loop: to copy them takes less than a millisecond."""
 ANSWER_MS_MAX: Final = 15_000
 """For making an answer and for its reader to take it: what is not read by then keeps memory no longer."""
 
@@ -113,8 +116,12 @@ class HttpConnection(asyncio.Protocol):
         self._server = server
         self._received = bytearray()
         self._answering: Deferred[Response] | None = None
+        self._parts: deque[bytes] = deque()
+        """Of the answer that is being written: what the transport does not have yet."""
         self._writing = False
         """Whether the transport holds more than it likes to of an answer."""
+        self._resting = False
+        """Whether the rest of an answer waits for the loop's next turn."""
         self._closes = False
         self._timer: Timer | None = None
         self._closed = False
@@ -141,6 +148,7 @@ class HttpConnection(asyncio.Protocol):
         if self._answering is not None:
             self._answering.abandon()
         self._received.clear()
+        self._parts.clear()
 
     def data_received(self, data: bytes) -> None:
         if self._closed:
@@ -160,13 +168,13 @@ class HttpConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._writing = False
-        self._written()
+        self._write_parts()
 
     # Requests.
 
     @property
     def _is_busy(self) -> bool:
-        return self._answering is not None or self._writing
+        return self._answering is not None or self._writing or bool(self._parts)
 
     def _next(self) -> None:
         """Begins the next request, if it is here and the one before is through."""
@@ -247,12 +255,29 @@ class HttpConnection(asyncio.Protocol):
 
     def _write(self, response: Response, *, with_body: bool) -> None:
         self._wait(ANSWER_MS_MAX)
-        self._transport.write(head_of(response, closes=self._closes))
+        self._parts.append(head_of(response, closes=self._closes))
         if with_body:
-            for chunk in response.body:
-                self._transport.write(chunk)
-        if not self._writing:
-            self._written()
+            self._parts.extend(response.body)
+        self._write_parts()
+
+    def _write_parts(self) -> None:
+        """Gives the transport as much of the answer as it takes, and as one turn of the loop allows."""
+        if self._resting:
+            return
+        written = 0
+        while self._parts and not self._writing and not self._closed:
+            if written >= WRITTEN_AT_ONCE:
+                self._resting = True
+                self._server.shell.soon(self._write_on)
+                return
+            part = self._parts.popleft()
+            written += len(part)
+            self._transport.write(part)
+        self._written()
+
+    def _write_on(self) -> None:
+        self._resting = False
+        self._write_parts()
 
     def _written(self) -> None:
         """The answer has left."""

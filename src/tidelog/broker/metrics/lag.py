@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from tidelog.storage.log import Log
 
 COMMITS_PER_STEP: Final = 100
+POSITIONS_PER_STEP: Final = 500
+"""Positions that are looked at between two places where the page may be interrupted: half a millisecond."""
+READS_PER_STEP: Final = 20
+"""Records that are asked for of other brokers: as long."""
 READS_MAX: Final = 1_000
 """Records whose timestamps are read for one page; others follow with the next."""
 READ_BYTES: Final = 4_096
@@ -95,9 +99,11 @@ class Lags:
         yield from self._read_commits(selection)
         if not self.positions:
             return
-        yield self._ask_for_ends()
-        yield self._ask_for_times()
-        for position in self.positions.values():
+        yield from self._look_at_ends()
+        yield from self._look_at_times()
+        for index, position in enumerate(self.positions.values()):
+            if not index % POSITIONS_PER_STEP:
+                yield None
             position.since_ms = self._since.get(position.place)
 
     def _read_commits(self, selection: Selection) -> Iterator[None]:
@@ -117,8 +123,13 @@ class Lags:
                     if position is not None and selection.has_topic(topic):
                         positions[key] = position
         self.positions = positions
-        places = {position.place for position in positions.values()}
-        self._since = {place: since for place, since in self._since.items() if place in places}
+        since: dict[Place, int | None] = {}
+        for index, position in enumerate(positions.values()):
+            if not index % POSITIONS_PER_STEP:
+                yield
+            if position.place in self._since:
+                since[position.place] = self._since[position.place]
+        self._since = since
         yield
 
     def _position(self, key: tuple[str, TopicPartition], value: bytes) -> GroupPosition | None:
@@ -135,11 +146,18 @@ class Lags:
 
     # Where partitions end.
 
-    def _ask_for_ends(self) -> Deferred[Any]:
+    def _look_at_ends(self) -> Iterator[Deferred[Any] | None]:
         node = self._node
         ends: dict[TopicPartition, int] = {}
         elsewhere: dict[BrokerId, dict[str, list[int]]] = {}
-        for topic_partition in {each.topic_partition for each in self.positions.values()}:
+        looked: set[TopicPartition] = set()
+        for index, position in enumerate(self.positions.values()):
+            if not index % POSITIONS_PER_STEP:
+                yield None
+            topic_partition = position.topic_partition
+            if topic_partition in looked:
+                continue
+            looked.add(topic_partition)
             replica = node.replicas.get(topic_partition)
             if replica is not None and replica.leader is not None:
                 ends[topic_partition] = int(replica.high_watermark)
@@ -148,15 +166,11 @@ class Lags:
             if image is not None and image.leader >= 0 and image.leader != node.broker_id:
                 topics = elsewhere.setdefault(image.leader, {})
                 topics.setdefault(topic_partition.topic, []).append(topic_partition.partition)
-        asked = [self._ask_leader(leader, topics, ends) for leader, topics in elsewhere.items()]
-
-        def settle(_: Deferred[list[None]]) -> None:
-            for position in self.positions.values():
-                position.end = ends.get(position.topic_partition)
-
-        done = gather(asked)
-        done.on_complete(settle)
-        return done
+        yield gather([self._ask_leader(leader, topics, ends) for leader, topics in elsewhere.items()])
+        for index, position in enumerate(self.positions.values()):
+            if not index % POSITIONS_PER_STEP:
+                yield None
+            position.end = ends.get(position.topic_partition)
 
     def _ask_leader(
         self, leader: BrokerId, topics: dict[str, list[int]], ends: dict[TopicPartition, int]
@@ -202,14 +216,21 @@ class Lags:
 
     # Since when.
 
-    def _ask_for_times(self) -> Deferred[Any]:
+    def _look_at_times(self) -> Iterator[Deferred[Any] | None]:
         node = self._node
-        wanted = {
-            each.place for each in self.positions.values() if (each.lag or 0) > 0 and each.place not in self._since
-        }
+        wanted: dict[Place, None] = {}
+        for index, position in enumerate(self.positions.values()):
+            if not index % POSITIONS_PER_STEP:
+                yield None
+            if (position.lag or 0) > 0 and position.place not in self._since:
+                wanted[position.place] = None
+                if len(wanted) == READS_MAX:
+                    break
         by_directory: dict[str, list[tuple[Log, Place]]] = {}
         asked: list[Deferred[None]] = []
-        for place in sorted(wanted)[:READS_MAX]:
+        for index, place in enumerate(wanted):
+            if not index % READS_PER_STEP:
+                yield None
             replica = node.replicas.get(place[0])
             if replica is not None and replica.leader is not None:
                 by_directory.setdefault(replica.log.owner.path, []).append((replica.log, place))
@@ -220,7 +241,7 @@ class Lags:
         for directory, places in by_directory.items():
             read = node.shell.in_pool(InDirectories((directory,), functools.partial(_read_times, places)))
             asked.append(read.then(self._since.update))
-        return gather(asked)
+        yield gather(asked)
 
     def _ask_for_time(self, leader: BrokerId, place: Place) -> Deferred[None]:
         (topic, partition), offset = place

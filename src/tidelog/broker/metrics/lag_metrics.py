@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tidelog.broker.deferred import Deferred
     from tidelog.broker.metrics.lag import GroupPosition, Lags
     from tidelog.broker.node import Node
-    from tidelog.metrics.page import Page
+    from tidelog.metrics.page import Family, Page
 
 _EXPORTER: Final = "kafka_consumergroup_"
 _LAG_EXPORTER: Final = "kafka_consumergroup_group_"
@@ -31,18 +31,45 @@ class _OfGroup:
         """Wall time at which any of its positions moved last."""
 
 
+class _Families:
+    """Those that have a sample for each position of a group."""
+
+    def __init__(self, page: Page, cluster_id: str) -> None:
+        self.cluster_id = cluster_id
+
+        def gauge(name: str, help: str) -> Family:
+            return page.family(name, "gauge", help)
+
+        behind, committed = "High watermark less committed offset.", "Committed offset."
+        self.exporter = (
+            gauge(f"{_EXPORTER}current_offset", committed),
+            gauge(f"{_EXPORTER}lag", behind),
+            gauge("kafka_consumer_lag_millis", "As kafka_consumergroup_group_lag_seconds, by 1000."),
+        )
+        self.lag_exporter = (
+            gauge(f"{_LAG_EXPORTER}offset", committed),
+            gauge(f"{_LAG_EXPORTER}lag", behind),
+            gauge(f"{_LAG_EXPORTER}lag_seconds", "Now less the timestamp of the first record not committed; exact."),
+        )
+        self.of_exporter = page.table(*self.exporter)
+        self.of_lag_exporter = page.table(*self.lag_exporter)
+
+
 def collect_lag(page: Page, node: Node, lags: Lags) -> Iterator[Deferred[Any] | None]:
     """Of each group that is coordinated here: members, offsets, lag."""
     selection = Selection(node.config)
     yield from _collect_members(page, node, selection)
     yield from lags.look(selection)
     now_ms = node.clock.wall_ms()
+    families = _Families(page, node.cluster_id)
     groups: dict[str, _OfGroup] = {}
     for index, position in enumerate(list(lags.positions.values())):
         if not index % _POSITIONS_PER_STEP:
             yield None
-        _add_position(page, node.cluster_id, position, groups.setdefault(position.group, _OfGroup()), now_ms)
-    for group, sums in groups.items():
+        _add_position(families, position, groups.setdefault(position.group, _OfGroup()), now_ms)
+    for index, (group, sums) in enumerate(groups.items()):
+        if not index % _POSITIONS_PER_STEP:
+            yield None
         _add_group(page, node.cluster_id, group, sums, now_ms)
 
 
@@ -58,32 +85,30 @@ def _collect_members(page: Page, node: Node, selection: Selection) -> Iterator[N
                 members.add(group.members_count, f'{{consumergroup="{escaped(name)}"}}')
 
 
-def _add_position(page: Page, cluster: str, position: GroupPosition, sums: _OfGroup, now_ms: int) -> None:
+def _add_position(families: _Families, position: GroupPosition, sums: _OfGroup, now_ms: int) -> None:
     topic, partition = position.topic_partition
     name = escaped(position.group)
     place = f'topic="{topic}",partition="{partition}"'
     labels = f'{{consumergroup="{name}",{place}}}'
-    others = f'{{cluster_name="{cluster}",group="{name}",{place},member_host="",consumer_id="",client_id=""}}'
-    page.family(f"{_EXPORTER}current_offset", "gauge", "Committed offset.").add(position.offset, labels)
-    page.family(f"{_LAG_EXPORTER}offset", "gauge", "Committed offset.").add(position.offset, others)
-    sums.offsets += position.offset
+    others = (
+        f'{{cluster_name="{families.cluster_id}",group="{name}",{place},member_host="",consumer_id="",client_id=""}}'
+    )
+    offset, lag, lag_ms = position.offset, position.lag, position.lag_ms(now_ms)
+    sums.offsets += offset
     sums.moved_ms = max(sums.moved_ms, position.moved_ms)
-    lag = position.lag
-    if lag is None:
-        return
-    sums.lag += lag
-    sums.max_lag = max(sums.max_lag, lag)
-    page.family(f"{_EXPORTER}lag", "gauge", "High watermark less committed offset.").add(lag, labels)
-    page.family(f"{_LAG_EXPORTER}lag", "gauge", "High watermark less committed offset.").add(lag, others)
-    lag_ms = position.lag_ms(now_ms)
-    if lag_ms is not None:
+    if lag is not None:
+        sums.lag += lag
+        sums.max_lag = max(sums.max_lag, lag)
+    if lag is not None and lag_ms is not None:
         sums.max_lag_ms = max(sums.max_lag_ms, lag_ms)
-        page.family("kafka_consumer_lag_millis", "gauge", "As kafka_consumergroup_group_lag_seconds, by 1000.").add(
-            lag_ms, labels
-        )
-        page.family(
-            f"{_LAG_EXPORTER}lag_seconds", "gauge", "Now less the timestamp of the first record not committed; exact."
-        ).add(lag_ms / 1000, others)
+        families.of_exporter.add(labels, (offset, lag, lag_ms))
+        families.of_lag_exporter.add(others, (offset, lag, lag_ms / 1000))
+        return
+    # Its leader has not answered in time, or not all of it.
+    for (of_offset, of_lag, _), text in ((families.exporter, labels), (families.lag_exporter, others)):
+        of_offset.add(offset, text)
+        if lag is not None:
+            of_lag.add(lag, text)
 
 
 def _add_group(page: Page, cluster: str, group: str, sums: _OfGroup, now_ms: int) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tidelog.broker.node import Node
     from tidelog.metrics.page import Page
     from tidelog.ports.disk import Space
+    from tidelog.storage.counts import StartProgress
+    from tidelog.storage.log_manager import LogManager
 
 _LOGS_PER_STEP: Final = 200
 
@@ -78,28 +80,77 @@ def collect_logs(page: Page, node: Node, room: DiskRoom) -> Iterator[None]:
         damaged
     )
     page.family("tidelog_rotten_segments", "gauge", "Segments with a batch that is damaged and not mended.").add(rotten)
-    page.family(
-        "kafka_log_logflushstats_logflushrateandtimems", "summary", "Milliseconds that flushes took."
-    ).add_summary(node.disk_scheduler.flush_times)
+    times = node.disk_scheduler.flush_times
+    flushes = page.family("kafka_log_logflushstats_logflushrateandtimems", "summary", "Milliseconds that flushes took.")
+    flushes.add_summary(times)
+    seconds = page.family("tidelog_flush_seconds", "histogram", "Time of flushes, their wait for a thread included.")
+    seconds.add_histogram(times)
+    _add_counts(page, node.logs)
     _add_cleaner(page, node)
     _add_scrub(page, node)
     yield
 
 
+def _add_counts(page: Page, logs: LogManager) -> None:
+    counts = logs.counts
+    for name, value, help in (
+        ("recovered", counts.recovered_bytes, "Bytes that the start has read and checked, since the stop was unclean."),
+        ("recovery_cut", counts.recovery_cut_bytes, "Bytes that the start has cut from logs: torn ends, and damage."),
+        ("truncated", counts.truncated_bytes, "Bytes that followers have cut, since their leaders do not have them."),
+    ):
+        page.family(f"tidelog_log_{name}_bytes_total", "counter", help).add(value)
+
+
+def collect_start(page: Page, progress: StartProgress) -> Iterator[None]:
+    """How far the start has come with loading logs, by log directory."""
+    logs_left = page.family("kafka_log_logmanager_remaininglogstorecover", "gauge", "Logs that are not loaded yet.")
+    bytes_left = page.family("tidelog_recovery_bytes_left", "gauge", "Bytes that the start has still to recover.")
+    for path, count in list(progress.logs_left.items()):
+        logs_left.add(count, labels_text(dir=path))
+        bytes_left.add(progress.bytes_left(path), labels_text(log_dir=path))
+    yield
+
+
 def _add_cleaner(page: Page, node: Node) -> None:
     cleaner = node.logs.cleaner
+    report = cleaner.report
     page.family("tidelog_log_cleanings_total", "counter", "Cleanings of compacted logs.").add(cleaner.cleanings)
-    uncleanable: Counter[str] = Counter()
-    for topic_partition in cleaner.uncleanable:
+    for name, value, help in (
+        ("read", report.bytes_read, "Bytes that cleanings have read to write logs anew."),
+        ("written", report.bytes_written, "Bytes that cleanings have written."),
+    ):
+        page.family(f"tidelog_log_cleaner_{name}_bytes_total", "counter", help).add(value)
+    page.family("tidelog_log_cleaner_dirty_bytes", "gauge", "Bytes of segments that a cleaning would go through.").add(
+        report.cleanable_bytes
+    )
+    since_ms = 0 if report.looked_ms is None else node.clock.monotonic_ms() - report.looked_ms
+    recopied = 100 * report.last_bytes_written // report.last_bytes_read if report.last_bytes_read else 0
+    for name, value, help in (
+        ("manager_max_dirty_percent", int(report.dirty_ratio_max * 100), "The largest share that is not cleaned yet."),
+        ("manager_time_since_last_run_ms", since_ms, "Since the cleaner has last looked for logs; 0 before that."),
+        ("_max_clean_time_secs", report.duration_ms // 1000, "What the last cleaning took."),
+        ("_cleaner_recopy_percent", recopied, "What the last cleaning has kept of what it read."),
+        ("_max_compaction_delay_secs", report.delay_ms_max // 1000, "Past max.compaction.lag.ms, the worst log."),
+    ):
+        page.family(f"kafka_log_logcleaner{name}", "gauge", help).add(value)
+    _add_uncleanable(page, node)
+
+
+def _add_uncleanable(page: Page, node: Node) -> None:
+    partitions: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for topic_partition in node.logs.cleaner.uncleanable:
         log = node.logs.get(topic_partition)
         if log is not None:
-            uncleanable[log.owner.path] += 1
-    family = page.family(
-        "kafka_log_logcleanermanager_uncleanable_partitions_count", "gauge", "Compacted logs that cannot be cleaned."
-    )
+            partitions[log.owner.path] += 1
+            sizes[log.owner.path] += log.size
+    prefix = "kafka_log_logcleanermanager_uncleanable_"
+    count = page.family(f"{prefix}partitions_count", "gauge", "Compacted logs that cannot be cleaned.")
+    size = page.family(f"{prefix}bytes", "gauge", "Bytes of those logs.")
     for directory in node.logs.directories:
-        path = directory.path
-        family.add(uncleanable[path], labels_text(logDirectory=path, logdirectory=path))
+        labels = labels_text(logDirectory=directory.path, logdirectory=directory.path)
+        count.add(partitions[directory.path], labels)
+        size.add(sizes[directory.path], labels)
 
 
 def _add_scrub(page: Page, node: Node) -> None:

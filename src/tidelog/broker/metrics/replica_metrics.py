@@ -30,100 +30,90 @@ class _Counts:
         self.under_replicated = self.under_min_isr = self.at_min_isr = self.reassigning = 0
 
 
-class _Families:
-    """Those that have a sample for each partition."""
+class _Tables:
+    """Those that have a row for each partition."""
 
     def __init__(self, page: Page, cluster_id: str) -> None:
-        self.cluster_id = cluster_id
+        self.cluster = f'{{cluster_name="{cluster_id}",'
 
         def gauge(name: str, help: str) -> Family:
             return page.family(name, "gauge", help)
 
         cluster, log, exporter = "kafka_cluster_partition_", "kafka_log_log_", "kafka_topic_partition_"
-        self.under_replicated = gauge(f"{cluster}underreplicated", "1 where a replica is not in sync.")
-        self.in_sync = gauge(f"{cluster}insyncreplicascount", "Replicas in sync.")
         self.replicas = gauge(f"{cluster}replicascount", "Replicas as assigned.")
-        self.under_min_isr = gauge(f"{cluster}underminisr", "1 where too few replicas are in sync for acks=all.")
-        self.at_min_isr = gauge(f"{cluster}atminisr", "1 where just enough replicas are in sync for acks=all.")
-        self.stable_lag = gauge(f"{cluster}laststableoffsetlag", "Records that open transactions keep from readers.")
-        self.size = gauge(f"{log}size", "Bytes of the replica's log.")
-        self.segments = gauge(f"{log}numlogsegments", "Segments of the replica's log.")
-        self.log_start = gauge(f"{log}logstartoffset", "First offset of the replica's log.")
-        self.log_end = gauge(f"{log}logendoffset", "Offset of the next record of the replica's log.")
-        self.current = gauge(f"{exporter}current_offset", "The partition's high watermark.")
-        self.oldest = gauge(f"{exporter}oldest_offset", "The partition's first offset.")
-        self.lag_latest = gauge("kafka_partition_latest_offset", "The partition's high watermark.")
-        self.lag_earliest = gauge("kafka_partition_earliest_offset", "The partition's first offset.")
-        self.exporter_replicas = gauge(f"{exporter}replicas", "Replicas as assigned.")
-        self.exporter_in_sync = gauge(f"{exporter}in_sync_replica", "Replicas in sync.")
-        self.leader = gauge(f"{exporter}leader", "Id of the broker that leads the partition.")
-        self.preferred = gauge(f"{exporter}leader_is_preferred", "1 where the first replica leads.")
-        self.exporter_under = gauge(f"{exporter}under_replicated_partition", "1 where a replica is not in sync.")
+        self.of_logs = page.table(
+            gauge(f"{log}size", "Bytes of the replica's log."),
+            gauge(f"{log}numlogsegments", "Segments of the replica's log."),
+            gauge(f"{log}logstartoffset", "First offset of the replica's log."),
+            gauge(f"{log}logendoffset", "Offset of the next record of the replica's log."),
+        )
+        under, in_sync = "1 where a replica is not in sync.", "Replicas in sync."
+        self.of_leaders = page.table(
+            (gauge(f"{cluster}underreplicated", under), gauge(f"{exporter}under_replicated_partition", under)),
+            (gauge(f"{cluster}insyncreplicascount", in_sync), gauge(f"{exporter}in_sync_replica", in_sync)),
+            (self.replicas, gauge(f"{exporter}replicas", "Replicas as assigned.")),
+            gauge(f"{cluster}underminisr", "1 where too few replicas are in sync for acks=all."),
+            gauge(f"{cluster}atminisr", "1 where just enough replicas are in sync for acks=all."),
+            gauge(f"{cluster}laststableoffsetlag", "Records that open transactions keep from readers."),
+            gauge(f"{exporter}current_offset", "The partition's high watermark."),
+            gauge(f"{exporter}oldest_offset", "The partition's first offset."),
+            gauge(f"{exporter}leader", "Id of the broker that leads the partition."),
+            gauge(f"{exporter}leader_is_preferred", "1 where the first replica leads."),
+        )
+        self.of_lag_exporter = page.table(
+            gauge("kafka_partition_latest_offset", "The partition's high watermark."),
+            gauge("kafka_partition_earliest_offset", "The partition's first offset."),
+        )
 
 
 def collect_replicas(page: Page, node: Node) -> Iterator[None]:
     """Of all replicas of this broker, and each one's."""
     selection = Selection(node.config)
-    counts, families = _Counts(), _Families(page, node.cluster_id)
+    counts, tables = _Counts(), _Tables(page, node.cluster_id)
     for index, replica in enumerate(list(node.replicas)):
         if not index % REPLICAS_PER_STEP:
             yield
         topic, partition = replica.topic_partition
+        log = replica.log
         labels = ""
         if selection.partitions and selection.has_topic(topic):
             labels = f'{{topic="{topic}",partition="{partition}"}}'
-            _add_log(families, replica, labels)
+            row = (log.size, len(log.segments), int(log.log_start_offset), int(log.log_end_offset))
+            tables.of_logs.add(labels, row)
         counts.replicas += 1
-        counts.offline += replica.log.is_offline
+        counts.offline += log.is_offline
         if replica.leader is None and labels:
             # As Kafka has it: replicas that do not lead are those with 0.
-            families.replicas.add(0, labels)
+            tables.replicas.add(0, labels)
         if replica.leader is not None and not replica.removed:
-            _add_leader(families, counts, replica, replica.leader, labels)
+            _add_leader(tables, counts, replica, replica.leader, labels)
     _add_counts(page, node, counts)
     yield
 
 
-def _add_log(families: _Families, replica: Replica, labels: str) -> None:
-    log = replica.log
-    families.size.add(log.size, labels)
-    families.segments.add(len(log.segments), labels)
-    families.log_start.add(int(log.log_start_offset), labels)
-    families.log_end.add(int(log.log_end_offset), labels)
-
-
-def _add_leader(families: _Families, counts: _Counts, replica: Replica, leader: PartitionLeader, labels: str) -> None:
+def _add_leader(tables: _Tables, counts: _Counts, replica: Replica, leader: PartitionLeader, labels: str) -> None:
     counts.leaders += 1
-    in_sync = len(leader.isr)
-    settled = len(leader.replicas) - len(leader.adding)
+    in_sync, replicas, adding = len(leader.isr), leader.replicas, leader.adding
     # What a reassignment is adding is not missed yet.
-    is_under = int(sum(id not in leader.adding for id in leader.isr) < settled)
+    settled_in_sync = sum(id not in adding for id in leader.isr) if adding else in_sync
+    is_under = int(settled_in_sync < len(replicas) - len(adding))
     min_isr = leader.effective_min_isr
+    is_under_min, is_at_min = int(in_sync < min_isr), int(in_sync == min_isr)
     counts.under_replicated += is_under
-    counts.under_min_isr += in_sync < min_isr
-    counts.at_min_isr += in_sync == min_isr
-    counts.reassigning += bool(leader.adding)
+    counts.under_min_isr += is_under_min
+    counts.at_min_isr += is_at_min
+    counts.reassigning += bool(adding)
     if replica.delayed_appends is not None:
         counts.delayed += len(replica.delayed_appends)
     if not labels:
         return
-    high_watermark = int(leader.high_watermark)
-    families.under_replicated.add(is_under, labels)
-    families.in_sync.add(in_sync, labels)
-    families.replicas.add(len(leader.replicas), labels)
-    families.under_min_isr.add(int(in_sync < min_isr), labels)
-    families.at_min_isr.add(int(in_sync == min_isr), labels)
-    families.stable_lag.add(max(high_watermark - replica.last_stable_offset, 0), labels)
-    families.current.add(high_watermark, labels)
-    families.oldest.add(int(replica.log.log_start_offset), labels)
-    lag_exporter = f'{{cluster_name="{families.cluster_id}",{labels[1:]}'
-    families.lag_latest.add(high_watermark, lag_exporter)
-    families.lag_earliest.add(int(replica.log.log_start_offset), lag_exporter)
-    families.exporter_replicas.add(len(leader.replicas), labels)
-    families.exporter_in_sync.add(in_sync, labels)
-    families.leader.add(int(leader.broker_id), labels)
-    families.preferred.add(int(leader.replicas[0] == leader.broker_id), labels)
-    families.exporter_under.add(is_under, labels)
+    log, high_watermark = replica.log, int(leader.high_watermark)
+    start = int(log.log_start_offset)
+    stable_lag = max(high_watermark - log.last_stable_offset, 0)
+    is_preferred = int(replicas[0] == leader.broker_id)
+    isr = (is_under, in_sync, len(replicas), is_under_min, is_at_min)
+    tables.of_leaders.add(labels, (*isr, stable_lag, high_watermark, start, int(leader.broker_id), is_preferred))
+    tables.of_lag_exporter.add(tables.cluster + labels[1:], (high_watermark, start))
 
 
 def _add_counts(page: Page, node: Node, counts: _Counts) -> None:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger(__name__)
 
-SLICE_MS: Final = 4
-"""Work between two turns of the loop; a slice ends with the step in which this time is up."""
+SLICE_MS: Final = 3
+"""Work between two turns of the loop, by a clock of whole milliseconds. A slice ends with the step in which this time
+is up, and a step takes a millisecond at most: a slice is over within five."""
 FRESH_MS: Final = 1_000
 """A page that was made this long ago is given again: two scrapers cost as much as one."""
 _COMPRESSED_AT_ONCE: Final = 256 << 10

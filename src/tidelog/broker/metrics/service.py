@@ -24,7 +24,7 @@ from tidelog.broker.metrics.health import BrokerState, readiness, readiness_text
 from tidelog.broker.metrics.http import HttpServer, Request, Response
 from tidelog.broker.metrics.lag import Lags
 from tidelog.broker.metrics.lag_metrics import collect_lag
-from tidelog.broker.metrics.log_metrics import DiskRoom, collect_logs
+from tidelog.broker.metrics.log_metrics import DiskRoom, collect_logs, collect_start
 from tidelog.broker.metrics.process import LoopWatch, collect_process
 from tidelog.broker.metrics.quota_metrics import collect_quotas
 from tidelog.broker.metrics.replica_metrics import collect_followers, collect_replicas
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from tidelog.metrics.page import Page
     from tidelog.ports.clock import Clock
     from tidelog.ports.network import Listener, Network
+    from tidelog.storage.log_manager import LogManager
     from tidelog.store.client import StoreClient
 
 logger: Final = logging.getLogger(__name__)
@@ -131,6 +132,11 @@ class BrokerMetrics:
         if not self._stopped:
             task = asyncio.ensure_future(self._try_to_bind(network))
             task.add_done_callback(lambda done: done.exception())
+
+    def opening(self, logs: LogManager) -> None:
+        """The broker is about to open its logs, which may take long: how far it has come is shown from now on."""
+        logs.progress.measures_bytes = True
+        self._scraping.add("start", functools.partial(collect_start, progress=logs.progress))
 
     def attach(self, node: Node, driver: ControllerDriver) -> None:
         """The broker has its parts: they are shown from now on."""

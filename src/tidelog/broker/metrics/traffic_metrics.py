@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import add, attrgetter
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.metrics.selection import Selection
@@ -26,28 +27,28 @@ _OF_TOPICS: Final = (
 _OF_BROKER: Final = (
     ("replicationbytesin", "replication_bytes_in", "Bytes of records that this broker's followers have got."),
     ("replicationbytesout", "replication_bytes_out", "Bytes of records that were sent to other brokers' followers."),
+    ("reassignmentbytesin", "reassignment_bytes_in", "Bytes of records that replicas being added here have got."),
+    ("reassignmentbytesout", "reassignment_bytes_out", "Bytes of records that were sent to replicas being added."),
 )
 _TOPICS_PER_STEP: Final = 50
+_counters: Final = attrgetter(*(counter for _, counter, _ in (*_OF_TOPICS, *_OF_BROKER)))
+"""Of a `Traffic`: all of these, in this order."""
 
 
 def collect_traffic(page: Page, node: Node) -> Iterator[None]:
     """Of all topics together, and of each one of which this broker has a replica."""
     selection = Selection(node.config)
-    traffic = node.replicas.traffic
-    total = traffic.sum()
-    meters = []
-    for name, counter, help in _OF_TOPICS:
-        meter = page.meter(f"{_PREFIX}{name}", help)
-        meter.add(getattr(total, counter))
-        meters.append((meter, counter))
-    for name, counter, help in _OF_BROKER:
-        page.meter(f"{_PREFIX}{name}", help).add(getattr(total, counter))
-    yield
-    for index, (topic, counts) in enumerate(list(traffic.topics.items())):
-        if not selection.has_topic(topic):
-            continue
-        labels = f'{{topic="{topic}"}}'
-        for meter, counter in meters:
-            meter.add(getattr(counts, counter), labels)
+    meters = [page.meter(f"{_PREFIX}{name}", help) for name, _, help in (*_OF_TOPICS, *_OF_BROKER)]
+    table = page.table(*meters[: len(_OF_TOPICS)])
+    departed, topics = node.replicas.traffic.parts()
+    totals = _counters(departed)
+    for index, (topic, traffic) in enumerate(topics):
+        counts = _counters(traffic)
+        totals = tuple(map(add, totals, counts))
+        if selection.has_topic(topic):
+            table.add(f'{{topic="{topic}"}}', counts)
         if not index % _TOPICS_PER_STEP:
             yield
+    for meter, total in zip(meters, totals, strict=True):
+        meter.add(total)
+    yield

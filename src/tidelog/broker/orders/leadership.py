@@ -345,6 +345,8 @@ class Leadership:
         if replica.log.directory in unsynced:
             return self._postpone(order, "its folder is not durable yet")
         isr = broker_ids(state.isr)
+        if partition_epoch >= replica.partition_epoch:
+            replica.is_being_added = self._broker_id in state.adding_replicas
         if epoch == replica.leader_epoch:
             # An ISR change; a follower goes on as it was.
             if partition_epoch > replica.partition_epoch:

@@ -37,6 +37,7 @@ class Replica:
     __slots__ = (
         "answers",
         "delayed_appends",
+        "is_being_added",
         "known_high_watermark",
         "leader",
         "leader_epoch",
@@ -62,6 +63,8 @@ class Replica:
         """As checkpointed, or as of the last leadership; the leader's own counts while it leads."""
         self.removed = False
         """Whether the controller took the partition away; requests that still wait for it get an error."""
+        self.is_being_added = False
+        """Whether a reassignment is adding this replica, by the controller's last order."""
         self.answers: dict[int, Any] | None = None
         """What Produce's fast path keeps, by version; None while there is nothing: most replicas are idle."""
         self.refusals: Refusals | None = None

@@ -15,6 +15,7 @@ from tidelog.coordinator.groups.classic.events import DescribeGroup, Heartbeat
 from tidelog.coordinator.groups.classic.groups import ClassicGroups
 from tidelog.coordinator.groups.consumer.events import DescribeConsumerGroup
 from tidelog.coordinator.groups.consumer.groups import ConsumerGroups
+from tidelog.coordinator.groups.counts import GroupCounts
 from tidelog.coordinator.groups.events import (
     DeletedGroups,
     DeleteGroups,
@@ -58,8 +59,9 @@ class GroupCoordinator(CoordinatorState, StateMachine):
         }
     )
 
-    def __init__(self, settings: GroupSettings | None = None) -> None:
+    def __init__(self, settings: GroupSettings | None = None, counts: GroupCounts | None = None) -> None:
         super().__init__(settings)
+        self._counts = GroupCounts() if counts is None else counts
         self.offsets = Offsets(self)
         self.classic = ClassicGroups(self)
         self.consumers = ConsumerGroups(self)
@@ -101,6 +103,8 @@ class GroupCoordinator(CoordinatorState, StateMachine):
     def handle(self, now_ms: int, event: Any) -> GroupResult:
         result: GroupResult = Result()
         self._handlers[type(event)](now_ms, event, result)
+        if result.writes:
+            self._counts.wrote(event, result.writes)
         return result
 
     def replay(self, record: Any) -> None:

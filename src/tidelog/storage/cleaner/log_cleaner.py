@@ -23,6 +23,7 @@ from tidelog.model.errors import KafkaError
 from tidelog.storage.cleaner.choice import cleanable_offsets, filthiest, log_to_clean, warm
 from tidelog.storage.cleaner.cleaning import Cleaning
 from tidelog.storage.cleaner.errors import Uncleanable
+from tidelog.storage.cleaner.report import CleanerReport
 from tidelog.storage.cleaner.settings import CleanerSettings
 from tidelog.storage.errors import CorruptFile
 from tidelog.storage.tasks import SimpleTask
@@ -81,6 +82,8 @@ class LogCleaner:
         """May be replaced; a cleaning under way goes on with those it began with, but for the throttle."""
         self.cleanings = 0
         """Counts those that came to their end."""
+        self.report = CleanerReport()
+        """What the last look and the last cleaning have found."""
         self._clock = clock
         self._random = random
         self._logs = logs
@@ -93,6 +96,7 @@ class LogCleaner:
         self._postponed: dict[TopicPartition, tuple[Log, int]] = {}
         """Logs for which there was no room, and the monotonic time of the next attempt."""
         self._cleaning: Cleaning | None = None
+        self._cleaning_began_ms = 0
         self._is_stopped = False
         self._is_busy = False
         """Whether a task is under way."""
@@ -201,7 +205,9 @@ class LogCleaner:
         def finish(_: OSError | None) -> None:
             self._is_busy = False
             now_ms = self._clock.wall_ms()
-            found = filthiest([each for log, _ in logs if (each := self._judge(log, now_ms)) is not None])
+            judged = [each for log, _ in logs if (each := self._judge(log, now_ms)) is not None]
+            self.report.looked(judged, self._clock.monotonic_ms())
+            found = filthiest(judged)
             if found is None or not self.settings.enabled:
                 self._next_ms = self._clock.monotonic_ms() + self.settings.backoff_ms
                 return
@@ -239,6 +245,7 @@ class LogCleaner:
             self._found = None
             seed = bytes(_SEED_SIZE) if self._random is None else self._random.token(_SEED_SIZE)
             self._cleaning = Cleaning(to_clean, self.settings, seed=seed, now_ms=self._clock.wall_ms())
+            self._cleaning_began_ms = self._clock.monotonic_ms()
             return self._slice(self._cleaning)
         if task is None:
             self._next_ms = self._clock.monotonic_ms() + _WAIT_MS
@@ -306,6 +313,7 @@ class LogCleaner:
                 self._postponed.pop(log.topic_partition, None)
                 self.cleanings += 1
                 counts = cleaning.counts
+                self.report.cleaned(counts, self._clock.monotonic_ms() - self._cleaning_began_ms)
                 logger.info(
                     "log_cleaned: log=%s to=%d records=%d kept=%d bytes=%d written=%d",
                     log.topic_partition,
