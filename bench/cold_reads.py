@@ -18,7 +18,7 @@ import statistics
 import tempfile
 import threading
 import time
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 
 from tidelog.model.identifiers import TopicPartition
@@ -63,13 +63,33 @@ def forget(log: Log) -> None:
         segment.forget_files()
 
 
+class Ahead:
+    """Has what follows checked, one range after the other, as the broker's `DiskScheduler.check_ahead` does."""
+
+    def __init__(self, log: Log, threads: Executor) -> None:
+        self._log = log
+        self._threads = threads
+        self._is_checking = False
+
+    def check(self) -> None:
+        if not self._is_checking:
+            self._is_checking = True
+            self._threads.submit(self._log.check_ahead).add_done_callback(self._checked)
+
+    def _checked(self, _: Future[None]) -> None:
+        self._is_checking = False
+        if self._log.ahead is not None:
+            self.check()
+
+
 def read_through(log: Log, fetch_bytes: int, out: socket.socket, threads: Executor, *, checked: bool) -> None:
     """All of the log, a fetch at a time."""
     offset = 0
+    ahead = Ahead(log, threads)
     while offset < log.log_end_offset:
         result = log.read(offset, fetch_bytes, up_to_offset=log.log_end_offset, checked=checked)
         if log.ahead is not None:
-            threads.submit(log.check_ahead)
+            ahead.check()
         for part in result.ranges:
             descriptor = part.file.fileno()
             assert descriptor is not None

@@ -173,6 +173,10 @@ class DiskScheduler:
             except OSError as error:
                 # The next read there meets it again, and judges the device.
                 logger.info("not checked ahead: partition=%s error=%s", log.topic_partition, error)
+                return
+            if log.ahead is not None:
+                # The consumer has come on meanwhile: it finds the next check under way, and begins none of its own.
+                self.check_ahead(log)
 
         self._shell.in_pool(InDirectories((log.owner.path,), log.check_ahead)).on_complete(checked)
 

@@ -6,6 +6,10 @@
 What was checked is trusted for `TRUSTED_MS`, and only while the file system says that nothing has written to the file
 since (`File.version`). So a range that many readers want is checked once, and one that has to come from the device
 again is checked again. Rot is told by `RottenBatch` and noted in `Findings`, from where the broker has it repaired.
+
+What a reader that goes through a segment will want next is checked by another thread (`check_ahead`), while the reader
+is sent what it has. A device is slower than both, so the reader comes up with that thread, and waits for it: to copy
+the bytes out of the page cache and sum them once more would cost as much as all the rest of the read.
 """
 
 from __future__ import annotations
@@ -17,10 +21,10 @@ from tidelog.records.batch import HEADER_SIZE, MAGIC, MAGIC_POSITION
 from tidelog.records.batch_header import SIZE_PREFIX
 from tidelog.records.integrity import check_batches
 from tidelog.storage.errors import WouldBlock
-from tidelog.storage.segment_lookups import Verified
+from tidelog.storage.segment_lookups import CheckUnderWay, Verified
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tidelog.ports.disk import File
     from tidelog.records.epochs import EpochEntry
@@ -36,8 +40,8 @@ INLINE_BYTES_MAX: Final = 128 << 10
 """Bytes that are checked where they are asked for; more is for an I/O thread, which takes some tens of microseconds."""
 AHEAD_BYTES: Final = 4 << 20
 """Bytes that are checked before a reader that goes through a segment asks for them."""
-_CHUNK: Final = 1 << 20
-"""Bytes read at once."""
+_CHUNK: Final = 512 << 10
+"""Bytes read at once: few enough to be still in the processor's cache when they are summed."""
 _RANGES_MAX: Final = 4
 """Ranges remembered of a segment: readers that go through it side by side."""
 
@@ -91,6 +95,8 @@ class SegmentCheck:
         with segment.log_file as file:
             version = file.version()
             known = self._known(position, version)
+            if known is not None and known.end < end and blocking:
+                known = self._await_check(position, end, known, version)
             if known is not None and end <= known.end:
                 self.ahead = known.end if known.end - end < AHEAD_BYTES // 2 else None
                 return end, None
@@ -123,9 +129,34 @@ class SegmentCheck:
             if known is None or version is None or known.end - position >= AHEAD_BYTES:
                 return
             end = min(known.end + AHEAD_BYTES, self._size)
-            checked = self._walk(file, known.end, known.next_offset, must=end - 1, end=end, blocking=True)
-        if checked.end > known.end:
-            self._remember(known, known.start, checked, version)
+            under_way = self._segment.check_under_way = CheckUnderWay(known.end, end)
+
+            def note(checked: Checked) -> None:
+                nonlocal known
+                assert known is not None
+                if checked.end > known.end:
+                    known = self._remember(known, known.start, checked, version)
+                    under_way.advanced()
+
+            try:
+                note(self._walk(file, known.end, known.next_offset, must=end - 1, end=end, blocking=True, note=note))
+            finally:
+                self._segment.check_under_way = None
+                under_way.advanced(is_over=True)
+
+    def _await_check(self, position: int, end: int, known: Verified, version: int | None) -> Verified:
+        """What is known of the batches from `position` on; `known`, or up to `end` if a check under way comes there."""
+        under_way = self._segment.check_under_way
+        if under_way is None or not under_way.start <= known.end < under_way.end:
+            return known
+
+        def is_enough() -> bool:
+            nonlocal known
+            known = self._known(position, version) or known
+            return known.end >= end
+
+        under_way.wait_until(is_enough)
+        return known
 
     @property
     def size(self) -> int:
@@ -145,8 +176,21 @@ class SegmentCheck:
         with self._segment.log_file as file:
             return self._walk(file, start, next_offset, must=end - 1, end=end, blocking=True)
 
-    def _walk(self, file: File, start: int, next_offset: int | None, *, must: int, end: int, blocking: bool) -> Checked:
-        """From `start` to the batch that holds the position `must`, and on to the last that ends before `end`."""
+    def _walk(
+        self,
+        file: File,
+        start: int,
+        next_offset: int | None,
+        *,
+        must: int,
+        end: int,
+        blocking: bool,
+        note: Callable[[Checked], None] | None = None,
+    ) -> Checked:
+        """From `start` to the batch that holds the position `must`, and on to the last that ends before `end`.
+
+        `note` is told how far it has come, each time that something was read.
+        """
         position, needed, has_gap = start, 0, False
         while position < end:
             if needed:
@@ -176,6 +220,8 @@ class SegmentCheck:
                 needed, has_gap = sound.needed, sound.has_gap
                 continue
             position, next_offset, needed = position + sound.end, sound.next_offset, 0
+            if note is not None:
+                note(Checked(position, next_offset, None))
         return Checked(position, next_offset, None)
 
     def following(self, position: int, next_offset: int) -> int:
@@ -242,7 +288,7 @@ class SegmentCheck:
                 return known
         return None
 
-    def _remember(self, known: Verified | None, start: int, checked: Checked, version: int) -> None:
+    def _remember(self, known: Verified | None, start: int, checked: Checked, version: int) -> Verified:
         """Adds what was checked; beside another thread that does so the one or the other is forgotten."""
         until_ms = self._now_ms + TRUSTED_MS
         if known is not None:
@@ -254,3 +300,4 @@ class SegmentCheck:
         ]
         verified = Verified(start, checked.end, checked.next_offset, version, until_ms)
         self._segment.verified = (verified, *others[: _RANGES_MAX - 1])
+        return verified

@@ -65,6 +65,31 @@ class Verified(NamedTuple):
     """Monotonic time up to which it is trusted."""
 
 
+class CheckUnderWay:
+    """A check ahead of a segment's readers: a thread that needs part of its range waits for it, and checks nothing
+    twice."""
+
+    __slots__ = ("_is_over", "_progress", "end", "start")
+
+    def __init__(self, start: int, end: int) -> None:
+        """Of the batches between two positions of the file; the last one may reach beyond `end`."""
+        self.start = start
+        self.end = end
+        self._is_over = False
+        self._progress = threading.Condition()
+
+    def advanced(self, *, is_over: bool = False) -> None:
+        """More is known of the range, or no more will be."""
+        with self._progress:
+            self._is_over = self._is_over or is_over
+            self._progress.notify_all()
+
+    def wait_until(self, is_enough: Callable[[], bool]) -> None:
+        """Returns when what is known `is_enough`, or the check is over. Blocks for as long as the device takes."""
+        with self._progress:
+            self._progress.wait_for(lambda: self._is_over or is_enough())
+
+
 class SegmentLookups(SegmentFiles):
     """What is in a .log file, found by its indexes; safe beside one appender."""
 
@@ -75,6 +100,7 @@ class SegmentLookups(SegmentFiles):
         "_rebuilding",
         "_timestamp_known",
         "bytes_since_index_entry",
+        "check_under_way",
         "created_ms",
         "first_timestamp",
         "max_timestamp",
@@ -108,6 +134,8 @@ class SegmentLookups(SegmentFiles):
         """[position] -> where the next sound batch begins, of batches known to be rotten; replaced, never changed."""
         self.verified: tuple[Verified, ...] = ()
         """Ranges that were found sound lately, newest first; replaced, never changed."""
+        self.check_under_way: CheckUnderWay | None = None
+        """The last one that was begun, until it is over."""
         self._is_torn = False
         """Whether bytes may lie behind `size`, of a write that failed."""
         self._rebuilding: threading.RLock | None = None

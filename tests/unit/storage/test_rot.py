@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.storage.support import NOW_MS, StandingClock, batch, fill, open_log, read_all
+from tests.waiting import until
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.records.batch import iterate_headers
+from tidelog.records.integrity import Soundness
+from tidelog.storage import integrity
 from tidelog.storage.errors import WouldBlock
 from tidelog.storage.integrity import AHEAD_BYTES, INLINE_BYTES_MAX, TRUSTED_MS
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.repair import find_damages, fit, write
 from tidelog.storage.rot import RottenBatch
+from tidelog.storage.segment_lookups import CheckUnderWay
 
 BATCHES = 9
 RECORDS = 2
@@ -222,6 +231,55 @@ def test_what_a_reader_will_want_is_checked_ahead(tmp_path: Path) -> None:
     assert (log.active.verified[0].end, log.rot) == (39 * size, {})
     with pytest.raises(RottenBatch):
         log.read(39, size, up_to_offset=40)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_reader_waits_for_the_check_ahead_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+    """It reads nothing twice to check it; it goes on by itself where the other thread could not."""
+    log = open_log(tmp_path)[1]
+    for _ in range(40):
+        log.append(batch(b"." * (INLINE_BYTES_MAX - 500)), leader_epoch=0, now_ms=NOW_MS)
+    path, size = log.active.log_file.path, log.active.size // 40
+    wait_until_writes_show(path)
+    for offset in (0, 2):
+        log.read(offset, 2 * size, up_to_offset=40)
+    reads: list[str] = []
+    """Names of the threads that check batches, each time that they read some."""
+    reader_goes_on = threading.Event()
+    check_batches, wait_until = integrity.check_batches, CheckUnderWay.wait_until
+
+    def checking(*arguments: Any, **options: Any) -> Soundness:
+        name = threading.current_thread().name
+        reads.append(name)
+        if name == "reader":
+            reader_goes_on.set()
+        elif reads.count("check") == 3:
+            reader_goes_on.wait(60)
+            if fails:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return check_batches(*arguments, **options)
+
+    def waiting(self: CheckUnderWay, is_enough: Callable[[], bool]) -> None:
+        reader_goes_on.set()
+        wait_until(self, is_enough)
+
+    def check_ahead() -> None:
+        with contextlib.suppress(OSError):
+            log.check_ahead()
+
+    monkeypatch.setattr(CheckUnderWay, "wait_until", waiting)
+    monkeypatch.setattr(integrity, "check_batches", checking)
+    sizes: list[int] = []
+    check = threading.Thread(target=check_ahead, name="check")
+    reader = threading.Thread(target=lambda: sizes.append(log.read(4, 20 * size, up_to_offset=40).size), name="reader")
+    check.start()
+    until(lambda: len(reads) == 3, "the check is under way")
+    reader.start()
+    reader.join()
+    check.join()
+    assert sizes == [20 * size]
+    assert ("reader" in reads) is fails
+    assert log.active.check_under_way is None
 
 
 def test_a_last_batch_with_a_wrong_offset_is_not_recovered(tmp_path: Path) -> None:
