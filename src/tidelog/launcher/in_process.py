@@ -151,7 +151,7 @@ class InProcessCluster:
         async with self._opening:
             if not self._store_is_open:
                 self.store.open()
-                await end_last_life(self._configs, self.store, self._disk)
+                await end_last_life(self._configs, self.plan.data, self.store, self._disk)
                 # Before a broker registers: the controller may be one that joined this cluster, and comes back now.
                 await self.store.serve(self._store_port)
                 self._store_is_open = True

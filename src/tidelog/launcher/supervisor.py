@@ -128,7 +128,7 @@ class Supervisor:
         try:
             os.makedirs(self.plan.data, exist_ok=True)
             self.store.open()
-            await end_last_life(self._configs, self.store, self._disk)
+            await end_last_life(self._configs, self.plan.data, self.store, self._disk)
             for broker_id in self.plan.ids:
                 advice = f"--port, of the first of {self.plan.brokers} brokers"
                 place = self._brokers[broker_id] = _Broker(

@@ -260,7 +260,6 @@ def test_one_broker_after_several_waits_for_nobodys_session(tmp_path: Path) -> N
             with tidelog(*command, "1") as one:
                 one.line("store: ")
                 bootstrap = one.line("ready: ")
-                # Broker 1 is in nobody's plan any more: its session may live until it times out.
                 until(
                     lambda: all({0, 5} <= {*broker_ids(place)} for place in (bootstrap, address)),
                     "they know each other",
