@@ -16,7 +16,7 @@ It works without them: {i.PURE_COST}.")'
 
 PYTEST := PYTHONHASHSEED=0 python -m pytest -n 2 --dist loadfile -q
 
-.PHONY: help venv demo test lint tests unit interop spark vectors thorough fuzz soak soak-clients nightly mutants chaos conformance ecosystem bench endure reference dist dist-check clean
+.PHONY: help venv demo test lint tests unit interop spark vectors thorough fuzz soak soak-clients nightly mutants chaos descriptors conformance ecosystem bench endure reference dist dist-check clean
 
 help: ## List the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -91,6 +91,9 @@ mutants: venv ## Bugs put into the protocol on purpose, each until the simulator
 
 chaos: venv ## Brokers killed, paused and starved under a verifying load; CYCLES=n, ARGS='--fault mix --seed 7'.
 	@python -m tests.chaos --cycles $(or $(CYCLES),20) $(ARGS)
+
+descriptors: venv ## Three brokers that may open 1,024 files each, 5,000 idle connections for MINUTES=n (10), under the same load.
+	@python -m tests.chaos --fault descriptors --cycles 1 --open-files 1024 --crowd 5000 --hold $$(( $(or $(MINUTES),10) * 60 )) $(ARGS)
 
 conformance: venv ## Kafka's own tools and clients, Go's, Node's, kcat, and Apache Kafka as peers (fetches them).
 	@tests/conformance/run

@@ -6,7 +6,7 @@ and waits for all replicas to be in sync (--overlap: goes on at once). At the en
 its offset, once, in its producer's order, and the replicas' files must be equal to the last byte.
 
 --fault descriptors: `ulimit -n 256` (--open-files), 1,500 idle connections (--crowd) for 4 seconds (--hold) in each
-cycle. The long one: --fault descriptors --cycles 1 --open-files 1024 --crowd 5000 --hold 600.
+cycle. The long one, `make descriptors`: --cycles 1 --open-files 1024 --crowd 5000 --hold 600.
 
 --fault spark: brokers live, and a Spark job that writes into a topic exactly once has its driver, executors and Python
 workers killed (`spark`).

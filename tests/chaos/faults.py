@@ -26,6 +26,7 @@ import os
 import random
 import resource
 import signal
+import statistics
 import subprocess
 import sys
 import threading
@@ -37,12 +38,15 @@ from typing import Final, Protocol
 
 from bench.peers.kafka import until
 
-from tests.chaos.targets import StartedCluster, Target, ZooKeeperCluster, gone, resident_mib
+from tests.chaos.targets import StartedCluster, Target, ZooKeeperCluster, anonymous_mib, gone
 
 CROWD_GATHERS_S: Final = 20.0
 """Until all connections of a crowd have been begun, and the broker has come to rest."""
 MEMORY_S_MIN: Final = 60.0
+"""Below that a crowd stays too briefly for memory to be judged."""
 MEMORY_GROWTH_MAX: Final = 1.05
+MEMORY_LOOKS: Final = 100
+"""At memory while the crowd stays; the median of the first tenth is compared with that of the last."""
 CLOCK_BACK_S_MAX: Final = 3_300.0
 CLOCK_FORWARD_S_MAX: Final = 2 * 86_400.0
 ENDS_S_MAX: Final = 30.0
@@ -63,6 +67,8 @@ class Fault(Protocol):
     """For an acknowledgement, while it lasts; longer is a finding."""
     findings: list[str]
     """What it saw of the cluster that should not be."""
+    notes: list[str]
+    """Figures of what it saw, right or wrong."""
 
     def strike(self, target: Target, victim: int) -> None: ...
     def mend(self, target: Target, victim: int) -> None:
@@ -79,6 +85,7 @@ class Kill:
     of_store = False
     slowest_s_max = math.inf
     findings: list[str] = []  # noqa: RUF012 - those that find something have one of their own
+    notes: list[str] = []  # noqa: RUF012 - as above
 
     def strike(self, target: Target, victim: int) -> None:
         target.kill(victim)
@@ -317,27 +324,42 @@ class Descriptors(Kill):
         self._seconds = seconds
         self._crowd: subprocess.Popen[bytes] | None = None
         self.findings = []
+        self.notes = []
 
     def strike(self, target: Target, victim: int) -> None:
-        pid = target.pid(victim)
+        pids = {broker_id: target.pid(broker_id) for broker_id in target.ids}
         host, port = target.bootstrap.split(",")[victim].split(":")
         command = [sys.executable, "-m", "tests.chaos.crowd", host, port, str(self._connections)]
         self._crowd = subprocess.Popen(command, stdin=subprocess.PIPE)
         # How long the fault lasts; memory counts from when the crowd is there.
         gathering_s = min(self._seconds / 2, CROWD_GATHERS_S)
         time.sleep(gathering_s)
-        before = resident_mib(pid)
-        time.sleep(self._seconds - gathering_s)
-        after = resident_mib(pid)
-        if self._seconds >= MEMORY_S_MIN and after > before * MEMORY_GROWTH_MAX:
-            self.findings.append(f"broker {victim} grew from {before:.1f} to {after:.1f} MiB in {self._seconds:g} s")
+        memory: dict[int, list[float]] = {broker_id: [] for broker_id in target.ids}
+        for _ in range(MEMORY_LOOKS):
+            ended = [broker_id for broker_id, pid in pids.items() if gone(pid)]
+            if ended:
+                self.findings.append(f"brokers {ended} ended under {self._connections} idle connections to {victim}")
+                break
+            for broker_id, pid in pids.items():
+                memory[broker_id].append(anonymous_mib(pid))
+            time.sleep((self._seconds - gathering_s) / MEMORY_LOOKS)
+        else:
+            self._judge_memory(memory)
         if self._crowd.poll() is not None:
             self.findings.append(f"the crowd ended with {self._crowd.returncode}")
-        if gone(pid):
-            self.findings.append(f"broker {victim} ended under {self._connections} idle connections")
         log = target.data / f"broker-{victim}.log"
         if "log_directory_offline" in log.read_text(errors="replace"):
             self.findings.append(f"broker {victim} took a log directory offline: {log}")
+
+    def _judge_memory(self, memory: dict[int, list[float]]) -> None:
+        """[broker id] -> MiB, one look after the other."""
+        for broker_id, looks in memory.items():
+            tenth = len(looks) // 10
+            first, last = statistics.median(looks[:tenth]), statistics.median(looks[-tenth:])
+            grew = f"broker {broker_id}: memory {first:.1f} MiB, at the end of {self._seconds:g} s {last:.1f} MiB"
+            self.notes.append(grew)
+            if self._seconds >= MEMORY_S_MIN and last > first * MEMORY_GROWTH_MAX:
+                self.findings.append(grew)
 
     def mend(self, target: Target, victim: int) -> None:
         if self._crowd is not None:

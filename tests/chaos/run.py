@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 import threading
@@ -27,6 +28,8 @@ TOPIC: Final = "chaos"
 REPLICATION_FACTOR: Final = 3
 RECOVERS_S_MAX: Final = 30.0
 """From a fault, or its end, until everything is acknowledged, led and in sync again: longer is a finding."""
+NOTES_MAX: Final = 20
+"""Notes that are shown."""
 QUIET_S: Final = 0.05
 """Of load before each fault, so that each meets records in flight."""
 
@@ -75,6 +78,8 @@ class Result:
     """Records in the log twice, by the client's own doing: written again under a newer epoch of the same producer."""
     failures: list[str] = field(default_factory=list)
     """What kept the run from its end, or replicas from being equal."""
+    notes: list[str] = field(default_factory=list)
+    """Figures that single faults gave."""
     skipped: dict[str, str] = field(default_factory=dict)
     """Kinds of faults that could not be done here, and why."""
     sent: int = 0
@@ -219,6 +224,10 @@ class Run:
             self.result.failures.append(
                 f"cycle {self.result.cycles}: {kind} of broker {victim}: an acknowledgement took {load.slowest_s:.2f} s"
             )
+        if fault.slowest_s_max < math.inf:
+            self.result.notes.append(f"{kind} of broker {victim}: slowest acknowledgement {load.slowest_s:.3f} s")
+        self.result.notes += fault.notes
+        fault.notes.clear()
         self.result.failures += fault.findings
         fault.findings.clear()
         if fault.everything:
@@ -354,6 +363,8 @@ def summary(result: Result, ledger: Ledger) -> list[str]:
     ):
         if seconds:
             lines.append(_row(what, sorted(seconds)))
+    if result.notes:
+        lines += ["", *(f"  {note}" for note in result.notes[:NOTES_MAX])]
     return lines
 
 

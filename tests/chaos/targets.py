@@ -58,9 +58,12 @@ def gone(pid: int) -> bool:
         return True
 
 
-def resident_mib(pid: int) -> float:
-    """Memory of a process."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+def anonymous_mib(pid: int) -> float:
+    """Memory of a process, without the pages of files, which the kernel takes back when it needs them."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) / 1024
+    raise LookupError(f"/proc/{pid}/status has no RssAnon")
 
 
 class TestingCluster:
