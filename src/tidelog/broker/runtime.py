@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from tidelog.broker.metrics.service import BrokerMetrics
+    from tidelog.broker.tracing.exporting import Tracing
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Disk
     from tidelog.ports.network import Network
@@ -137,6 +138,7 @@ class Runtime:
         self._quotas = self._server.quotas
         self._tokens: StoredTokens | None = None
         self._logs: LogManager | None = None
+        self._tracing: Tracing | None = None
         self._node: Node | None = None
         self._forwarding: Forwarding | None = None
         self._controller_requests = ControllerRequests(config, clock, shell)
@@ -203,6 +205,10 @@ class Runtime:
                     raise
 
     async def _start(self) -> None:
+        if self.config.tracing_otlp_endpoint:
+            from tidelog.broker.tracing import exporting  # With a setting only: it loads OpenTelemetry's SDK.
+
+            exporting.require_packages()
         for opened in self._bearer_tokens.open():
             await future_of(opened)
         await self._listening.bind()
@@ -252,6 +258,8 @@ class Runtime:
         logs = self._logs = self._log_manager(broker_id, cluster_id)
         logs.maintenance.settings_gate = settings
         self._is_now(BrokerState.RECOVERY)
+        if self._metrics is not None:
+            self._metrics.opening(logs)
         await future_of(self._shell.in_pool(logs.open))
         environment = BrokerEnvironment(
             broker_id=broker_id,
@@ -292,6 +300,8 @@ class Runtime:
             self._metrics.attach(self._node, driver)
             dispatcher = self._metrics.dispatcher(self._node, forwarding)
         self._controller_requests.attach(self._node, dispatcher, driver)
+        if self.config.tracing_otlp_endpoint:
+            dispatcher = self._traced(dispatcher, self.config.tracing_otlp_endpoint)
         # Before it knows its epoch, a broker would obey orders that were meant for it before its restart.
         self._node.broker_epoch = await self._with_session(lambda: self._register(broker_id, settings))
         # The controller's requests come by a listener like any others; all other requests wait until its first ones are
@@ -306,6 +316,14 @@ class Runtime:
         self._server.dispatcher = dispatcher
         starting.open(dispatcher)
         self._is_now(BrokerState.RUNNING)
+
+    def _traced(self, dispatcher: Dispatcher, endpoint: str) -> Dispatcher:
+        """The same with spans of admin operations."""
+        from tidelog.broker.tracing.dispatcher import TracedDispatcher
+        from tidelog.broker.tracing.exporting import open_tracing
+
+        self._tracing = open_tracing(endpoint, self.node.broker_id, self.node.cluster_id)
+        return TracedDispatcher(dispatcher, self._tracing)
 
     def _is_now(self, state: BrokerState) -> None:
         if self._metrics is not None:
@@ -516,6 +534,9 @@ class Runtime:
             self._metrics.stop()
         self._server.stop()
         self._listening.close()
+        tracing, self._tracing = self._tracing, None
+        if tracing is not None:
+            await asyncio.to_thread(tracing.close)
         node = self._node
         if node is not None:
             node.stop()

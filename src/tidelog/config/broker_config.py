@@ -168,6 +168,7 @@ class BrokerConfig:
     transaction_state_log_replication_factor = _Setting[int]("transaction.state.log.replication.factor")
     transaction_state_log_segment_bytes = _Setting[int]("transaction.state.log.segment.bytes")
     transactional_id_expiration_ms = _Setting[int]("transactional.id.expiration.ms")
+    tracing_otlp_endpoint = _Setting[str | None]("tracing.otlp.endpoint")
     slow_request_ms = _Setting[int | None]("slow.request.ms")
     telemetry_max_bytes = _Setting[int]("telemetry.max.bytes")
     unclean_leader_election_enable = _Setting[bool]("unclean.leader.election.enable")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, cast
+from urllib.parse import urlsplit
 
 from tidelog.config.listener_security import check_listeners, parse_super_users
 from tidelog.config.listeners import Listener, parse_listeners, parse_protocol_map
@@ -173,6 +174,9 @@ def _check_metrics(values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
             parse_metrics_listener(text)
         except ValueError as error:
             yield "metrics.listener", f"metrics.listener: {error}"
+    endpoint = cast("str | None", values["tracing.otlp.endpoint"])
+    if endpoint and (urlsplit(endpoint).scheme not in ("http", "https") or not urlsplit(endpoint).netloc):
+        yield "tracing.otlp.endpoint", f"tracing.otlp.endpoint is {endpoint}: it must be an http or https URL"
 
 
 def _check_relations(values: Mapping[str, Value], written: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -144,12 +144,9 @@ def test_what_a_reassignment_copies_is_counted_apart(cluster: Cluster) -> None:
     with BlockingCluster(cluster.bootstrap) as client:
         assert client.run(alter_reassignments(client.routing, {partition: [0, 2]}))[partition] is None
         until(lambda: not client.run(reassignments(client.routing)))
-    pages = scrape(cluster)
-    size = max(
-        value
-        for labels, value in pages[0]["kafka_log_log_size"].items()
-        if labels == frozenset({("topic", "moves"), ("partition", "0")})
-    )
+    by_broker = dict(zip(cluster.runtimes, scrape(cluster), strict=True))
+    pages = [by_broker[broker] for broker in range(3)]
+    size = pages[0]["kafka_log_log_size"][frozenset({("topic", "moves"), ("partition", "0")})]
     assert [page[f"{traffic}reassignmentbytesin_total"][frozenset()] for page in pages] == [0, 0, size]
     assert [page[f"{traffic}reassignmentbytesoutpersec"][frozenset()] for page in pages] == [size, 0, 0]
 

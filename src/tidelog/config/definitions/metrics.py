@@ -1,4 +1,4 @@
-"""Brokers' settings: the metrics listener, which is tidelog's own, and Kafka's reporters, which are not loaded."""
+"""Brokers' settings: the metrics listener and spans, which are tidelog's own, and Kafka's reporters, not loaded."""
 
 from typing import Final
 
@@ -36,5 +36,8 @@ slow.request.ms | int | null | [0,...] | |
     works with `metrics.listener`; each request is timed then, on a busy broker too. Not set: none is.
 telemetry.max.bytes | int | 1048576 | [1,...] | low |
     The largest metrics message of a client (KIP-714), also when it is decompressed.
+tracing.otlp.endpoint | string | null | | |
+    tidelog's own: where OpenTelemetry spans of admin operations are sent, by OTLP over HTTP:
+    `http://127.0.0.1:4318/v1/traces`. Needs `tidelog[tracing]`. Not set: there are none.
 """
 )

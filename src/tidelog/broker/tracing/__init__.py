@@ -1,0 +1,1 @@
+"""OpenTelemetry spans of admin operations, where `tracing.otlp.endpoint` asks for them; loaded only then."""
