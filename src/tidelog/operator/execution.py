@@ -52,7 +52,7 @@ class Ended:
     done: int
     moves: int
     bytes: int
-    """Bytes that this run's moves copied, as the plan knew them; those that were done before it are left out."""
+    """Bytes that this run's moves copied, as the plan knew them, without those done before it and those left."""
     left: tuple[tuple[Move, str], ...]
     """Moves that are not done, and why."""
     measured_seconds: float
@@ -115,23 +115,28 @@ class Execution:
     def rollback(self, plan: Plan, *, throttle: int | None = None, plan_path: str | None = None) -> Operation[Ended]:
         """Takes back what is done of a plan; what is under way is cancelled first. As `run` otherwise.
 
-        A rollback of it that was interrupted goes on.
+        A rollback of it that was interrupted goes on. Partitions that others have moved since stay as they are: the
+        rest goes back, and the run ends incomplete.
         """
         known = self._around.journal().run
         back = plan.inverse()
         if known is not None and known.status.unfinished and known.kind is RunKind.ROLLBACK:
-            if {*known.plan.moves} <= {*back.moves}:
-                return (yield from self.run(known.plan, kind=known.kind, throttle=throttle))
+            plan = known.plan if {*known.plan.moves} <= {*back.moves} else back
+            return (yield from self.run(plan, kind=RunKind.ROLLBACK, throttle=throttle, plan_path=plan_path))
+        yield from self._take_back(plan)
+        back, lost = yield from self._to_undo(plan)
+        is_last = known is not None and known.plan.moves == plan.moves
+        if not back.moves and not is_last:
+            # Another plan was run last: that one is still to be undone by `rollback` alone.
+            ended = _without_moves(Run(RunKind.ROLLBACK, back, RunStatus.DONE))
         else:
-            yield from self._take_back(plan)
-            back = undoing(plan, (yield from self._requests.placement()))
-            is_last = known is not None and known.plan.moves == plan.moves
-            if not back.moves and not is_last:
-                # Another plan was run last: that one is still to be undone by `rollback` alone.
-                return _without_moves(Run(RunKind.ROLLBACK, back, RunStatus.DONE))
             if known is not None and is_last and known.status.unfinished:
                 self._save_run(replace(known, status=RunStatus.CANCELLED, ended_at_ms=self._around.wall_ms()))
-        return (yield from self.run(back, kind=RunKind.ROLLBACK, throttle=throttle, plan_path=plan_path))
+            ended = yield from self.run(back, kind=RunKind.ROLLBACK, throttle=throttle, plan_path=plan_path)
+        if not lost:
+            return ended
+        status = RunStatus.INCOMPLETE if ended.status is RunStatus.DONE else ended.status
+        return replace(ended, status=status, moves=ended.moves + len(lost), left=(*ended.left, *lost))
 
     def cancel(self, run: Run) -> Operation[Ended]:
         """Takes back what is under way of a run that no process carries out; what is done stays."""
@@ -153,6 +158,21 @@ class Execution:
         self._around.say("throttles that an interrupted run had left were removed")
         return True
 
+    def _to_undo(self, plan: Plan) -> Operation[tuple[Plan, list[tuple[Move, str]]]]:
+        """The plan that takes back what is done of another one, and the moves that others have changed since."""
+        deadline = self._routing.now() + SETTLE_S
+        while True:
+            state = yield from self._requests.placement()
+            changed = Progress.of(plan, state).of_standing(Standing.CHANGED)
+            if not changed or self._routing.now() >= deadline:
+                break
+            yield Pause(POLL_S)
+        for each in changed:
+            if each.move.key not in state.partitions:
+                self._around.say(f"{each.reason}; nothing of it is to be undone")
+        lost = [(each.move, each.reason) for each in changed if each.move.key in state.partitions]
+        return undoing(plan, state), lost
+
     # The beginning
 
     def _settled(self, plan: Plan, kind: RunKind) -> Operation[ClusterState]:
@@ -166,21 +186,14 @@ class Execution:
             if not changes:
                 return state
             if self._routing.now() >= deadline:
-                raise Changed(changes)
+                raise Changed([*([] if goes_on else _interrupted(known, state)), *changes])
             yield Pause(POLL_S)
 
     def _clear(self, known: Run | None, state: ClusterState) -> Operation[None]:
         """Makes way for a new run: another one's throttles go; Changed while its moves are under way."""
-        if known is not None and known.status.unfinished:
-            under_way = Progress.of(known.plan, state).of_standing(Standing.UNDER_WAY, Standing.SETTLING)
-            if under_way:
-                raise Changed(
-                    [
-                        f"another plan ({known.plan_path or 'its file is not known'}) was interrupted, and "
-                        f"{len(under_way)} of its moves are under way: `tidelog reassign resume`, `cancel` or "
-                        "`rollback` first"
-                    ]
-                )
+        interrupted = _interrupted(known, state)
+        if interrupted:
+            raise Changed(interrupted)
         yield from self._release()
 
     # Waves
@@ -238,12 +251,13 @@ class Execution:
         if status is RunStatus.DONE and run.kind is RunKind.ROLLBACK:
             run = replace(run, undone=True)
         self._around.save(replace(journal, run=run))
+        not_copied = self._done_before | {move.key for move, _ in left}
         return Ended(
             run,
             status,
             len(plan.moves) - len(left),
             len(plan.moves),
-            sum(move.bytes for move in plan.moves if move.key not in self._done_before),
+            sum(move.bytes for move in plan.moves if move.key not in not_copied),
             tuple(left),
             run.active_seconds,
             run.predicted_seconds,
@@ -299,6 +313,22 @@ class Execution:
 
     def _release(self) -> Operation[None]:
         yield from self._requests.patiently(self._throttles.release, "removing throttles")
+
+
+def _interrupted(known: Run | None, state: ClusterState) -> list[str]:
+    """What to tell of another run that was interrupted; nothing where none of its moves is under way."""
+    if known is None or not known.status.unfinished:
+        return []
+    under_way = Progress.of(known.plan, state).of_standing(Standing.UNDER_WAY, Standing.SETTLING)
+    if not under_way:
+        return []
+    what = f"another plan ({known.plan_path or 'its file is not known'})"
+    if known.kind is RunKind.ROLLBACK:
+        what = "a rollback" if known.plan_path is None else f"a rollback of {known.plan_path}"
+    return [
+        f"{what} was interrupted, and {len(under_way)} of its moves are under way: `tidelog reassign resume`, "
+        "`cancel` or `rollback` first"
+    ]
 
 
 def _without_moves(run: Run) -> Ended:

@@ -36,7 +36,11 @@ def write_plan_file(path: Path, plan: Plan) -> None:
 def write_whole(path: Path, text: str) -> None:
     """Replaces a file durably: temporary file, fsync, rename, fsync of the folder. OSError; the former file stays."""
     folder = path.parent
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=folder)
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=folder)
+    except OSError as error:
+        error.filename = str(path)
+        raise
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
             os.fchmod(file.fileno(), 0o666 & ~_umask())

@@ -295,6 +295,7 @@ def test_a_broker_that_stays_away_leaves_the_cluster_whole() -> None:
         "t-0": "its brokers are not live",
         "u-0": "its brokers are not live",
     }
+    assert ended.bytes == 1000
     assert cluster.replicas("t") == [(0, 1), (0, 1), (0, 1)]
     assert cluster.throttles() == OTHERS
     cluster.live.add(2)
@@ -415,3 +416,76 @@ def test_going_back_where_nothing_was_done_forgets_no_other_run() -> None:
     last = cluster.around.journal().run
     assert last is not None
     assert last.plan.moves == plan.moves
+
+
+def test_going_back_to_a_broker_that_is_gone() -> None:
+    """It held nothing any more and is unknown to the cluster: it is waited for, and named where it stays away."""
+    cluster = FakeCluster({0: ["/a"], 1: ["/a"], 2: ["/a"], 3: ["/a"]}, {"t": [(0, 3), (1, 3)]})
+    plan = Plan.of([move("t", 0, (0, 3), (0, 2)), move("t", 1, (1, 3), (1, 2), wave=1)], cluster_id="fake")
+    run(cluster, plan)
+    cluster.live.discard(3)
+    ended = cluster.run(Execution(cluster.routing, cluster.around, patience_s=60).rollback(plan, throttle=80))
+    assert ended.status is RunStatus.INCOMPLETE
+    assert {why for _, why in ended.left} == {"its brokers are not live"}
+    assert cluster.replicas("t") == [(0, 2), (1, 2)]
+    cluster.live.add(3)
+    cluster.restart_tool()
+    ended = cluster.run(Execution(cluster.routing, cluster.around, patience_s=60).rollback(plan))
+    assert ended.status is RunStatus.DONE
+    assert cluster.replicas("t") == [(0, 3), (1, 3)]
+
+
+def test_going_on_without_a_broker_that_is_gone() -> None:
+    """Killed before the wave of a broker that has left meanwhile: the rest is done, its move is named."""
+    cluster = FakeCluster({0: ["/a"], 1: ["/a"], 2: ["/a"], 3: ["/a"]}, {"t": [(0, 1), (1, 0)]})
+    plan = Plan.of([move("t", 0, (0, 1), (0, 2)), move("t", 1, (1, 0), (1, 3), wave=1)], cluster_id="fake")
+    cluster.kill_at_s = 5
+    with pytest.raises(Killed):
+        run(cluster, plan)
+    cluster.restart_tool()
+    cluster.live.discard(3)
+    ended = run(cluster, plan, throttle=77)
+    assert (ended.status, [each.partition for each, _ in ended.left]) == (RunStatus.INCOMPLETE, [1])
+    assert cluster.replicas("t") == [(0, 2), (1, 0)]
+    assert cluster.throttles() == {}
+
+
+def test_what_others_have_changed_is_not_undone_in_silence() -> None:
+    """The rest goes back; the partition that is somewhere else by now is named, and it is no success."""
+    cluster, plan = cluster_and_plan()
+    run(cluster, plan)
+    changed = cluster.partitions[TopicPartition("u", 0)]
+    changed.replicas = changed.isr = (7, 0)
+    cluster.places[0, TopicPartition("u", 0)] = "/a"
+    ended = cluster.run(Execution(cluster.routing, cluster.around).rollback(plan))
+    assert (ended.status, ended.done, ended.moves) == (RunStatus.INCOMPLETE, 3, 4)
+    [(left, why)] = ended.left
+    assert (str(left.key), why) == ("u-0", "partition u-0: its replicas are [7, 0], the plan is for [7, 1]")
+    assert cluster.replicas("t") == [(0, 1), (0, 1), (1, 0)]
+    assert cluster.replicas("u") == [(7, 0)]
+    assert cluster.throttles() == OTHERS
+
+
+def test_a_topic_that_is_gone_has_nothing_to_undo() -> None:
+    """The rest goes back, and it is told."""
+    cluster, plan = cluster_and_plan()
+    run(cluster, plan)
+    del cluster.partitions[TopicPartition("u", 0)]
+    cluster.places = {place: path for place, path in cluster.places.items() if place[1].topic != "u"}
+    ended = cluster.run(Execution(cluster.routing, cluster.around).rollback(plan))
+    assert (ended.status, ended.done, ended.moves) == (RunStatus.DONE, 3, 3)
+    assert "partition u-0: it does not exist any more; nothing of it is to be undone" in cluster.around.said
+    assert cluster.replicas("t") == [(0, 1), (0, 1), (1, 0)]
+
+
+def test_a_rollback_that_was_interrupted_is_named() -> None:
+    """Another run of the plan is refused while it is under way, and the refusal says what to do."""
+    cluster, plan = cluster_and_plan()
+    run(cluster, plan)
+    cluster.kill_at_s = cluster.now + 1
+    with pytest.raises(Killed):
+        cluster.run(Execution(cluster.routing, cluster.around).rollback(plan, throttle=50))
+    cluster.restart_tool()
+    with pytest.raises(Changed) as refused:
+        run(cluster, plan)
+    assert "a rollback was interrupted, and 2 of its moves are under way" in refused.value.changes[0]

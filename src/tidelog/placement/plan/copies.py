@@ -57,8 +57,11 @@ class Directories:
                     self._logs[broker][path] += 1
 
     def take(self, broker: int, path: str | None) -> Disk | None:
-        """The disk of a new replica: the one asked for, else the one that the broker will choose."""
-        logs = self._logs[broker]
+        """The disk of a new replica: the one asked for, else the one that the broker will choose.
+
+        None where its directories are not known; a broker that is gone need not be in the state at all.
+        """
+        logs = self._logs.setdefault(broker, {})
         if path is None:
             path = min(logs, key=lambda each: logs[each], default=None)
         if path is None:

@@ -126,6 +126,10 @@ def parse(text: str | bytes, what: str) -> Fields:
         raise DocumentError(f"not JSON: invalid UTF-8 at byte {error.start}") from None
     except RecursionError:
         raise DocumentError(f"not {what}: nested too deeply") from None
+    except DocumentError:
+        raise
+    except ValueError:
+        raise DocumentError(f"not {what}: a number has more digits than it may") from None
     return Fields(value, "")
 
 
@@ -171,6 +175,8 @@ def _no_constant(name: str) -> Any:
 def _text(value: Any, place: str) -> str:
     if not isinstance(value, str):
         raise DocumentError(f"{place}: expected a string, found {_kind(value)}")
+    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+        raise DocumentError(f"{place}: {value[:40]!r} is no valid text")
     return value
 
 

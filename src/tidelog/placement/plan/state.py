@@ -7,7 +7,7 @@ says what it cannot do without it. `ClusterState.of` checks that the parts fit t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -154,8 +154,10 @@ class ClusterState:
         for broker in by_id.values():
             _unique(broker.directories, lambda directory: directory.path, f"broker {broker.id}: log directory")
         known = by_id.keys()
+        paths = {broker.id: [each.path for each in broker.directories] for broker in by_id.values()}
         for partition in ordered:
             _check_partition(partition, known, by_name)
+            _check_directories(partition, paths)
         moving = dict(sorted((reassignments or {}).items()))
         for key, reassignment in moving.items():
             if key not in by_key:
@@ -163,7 +165,13 @@ class ClusterState:
             for broker_id in (*reassignment.adding, *reassignment.removing):
                 if broker_id not in known:
                     raise DocumentError(f"reassignment of {key}: broker {broker_id} is not among the brokers")
-        return cls(cluster_id, taken_at_ms, by_id, by_name, by_key, moving, tuple(directory_moves), tuple(missing))
+        copies = tuple(directory_moves)
+        for copy in copies:
+            if copy.key not in by_key:
+                raise DocumentError(f"move of {copy.key} to {copy.path}: there is no such partition")
+            if copy.broker not in known:
+                raise DocumentError(f"move of {copy.key} to {copy.path}: broker {copy.broker} is not among the brokers")
+        return cls(cluster_id, taken_at_ms, by_id, by_name, by_key, moving, copies, tuple(missing))
 
     def digest(self) -> str:
         """A hash of where everything is: equal for states in which no broker, replica or directory differs."""
@@ -192,6 +200,16 @@ def _check_partition(partition: PartitionState, known: Collection[int], topics: 
         if values and len(values) != len(partition.replicas):
             raise DocumentError(
                 f"partition {name}: {what} has {len(values)} elements for {len(partition.replicas)} replicas"
+            )
+
+
+def _check_directories(partition: PartitionState, paths: Mapping[int, Sequence[str]]) -> None:
+    """DocumentError for a replica in a directory that its broker, which tells them, does not have."""
+    for broker_id, path in zip(partition.replicas, partition.directories, strict=False):
+        if path is not None and paths[broker_id] and path not in paths[broker_id]:
+            known = ", ".join(paths[broker_id])
+            raise DocumentError(
+                f"partition {partition.key}: broker {broker_id} has no log directory {path}: it has {known}"
             )
 
 

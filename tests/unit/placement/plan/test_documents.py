@@ -106,6 +106,8 @@ def test_a_state_by_hand_needs_little() -> None:
         ('{"version": NaN}', "NaN is no number"),
         (b"\xff{}", "invalid UTF-8"),
         ("[" * 100_000, "nested too deeply"),
+        ('{"version": ' + "1" * 5000 + "}", "a number has more digits than it may"),
+        (small_state(topics=[{"name": "\ud800", "partitions": []}]), r"topics\[0\].name: .* is no valid text"),
         (small_state(version=2), "version: this program reads version 1 of 'tidelog-state', the document has 2"),
         (small_state(format="tidelog-plan"), "format: expected 'tidelog-state', found 'tidelog-plan'"),
         ({"version": 1}, "'topics' is missing"),
@@ -124,6 +126,19 @@ def test_a_state_by_hand_needs_little() -> None:
         (
             small_state(reassignments=[{"topic": "t", "partition": 5, "adding": [], "removing": []}]),
             "reassignment of t-5: there is no such partition",
+        ),
+        (
+            small_state(directory_moves=[{"topic": "t", "partition": 5, "broker": 0, "log_dir": "/d"}]),
+            "move of t-5 to /d: there is no such partition",
+        ),
+        (
+            small_state(directory_moves=[{"topic": "t", "partition": 0, "broker": 7, "log_dir": "/d"}]),
+            "move of t-0 to /d: broker 7 is not among the brokers",
+        ),
+        (
+            small_state(brokers=[{"id": 0, "log_dirs": [{"path": "/d"}]}, {"id": 1}])
+            | {"topics": of_partition(log_dirs=["/e", None])},
+            "partition t-0: broker 0 has no log directory /e: it has /d",
         ),
     ],
 )
