@@ -170,6 +170,9 @@ def test_rebalances_and_commits_come_from_the_coordinator(cluster: Cluster) -> N
     for protocol in ("classic", "consumer"):
         assert more("tidelog_group_rebalances_total", type=protocol) >= 1
     assert more("kafka_server_group_coordinator_metrics_offset_commit_count") == 2
+    # The topic of groups' states was made by this module, and its partitions loaded since.
+    longest = [page["kafka_server_group_coordinator_metrics_partition_load_time_max"][frozenset()] for page in after]
+    assert any(took >= 0 for took in longest)
 
 
 def test_topics_and_groups_can_be_left_out(cluster: Cluster) -> None:

@@ -14,6 +14,7 @@ no record that this release can read, ends the loading for good, as in Kafka.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,8 +39,26 @@ SLICE_RECORDS_MAX: Final = 1000
 """Records that are replayed before the loop gets its turn: about 1 ms of offsets."""
 SLICE_BATCHES_MAX: Final = 200
 """Batches, for those of a record each: their headers and checksums take longer than the records."""
+LATELY_MS: Final = 30_000
+LOADS_KNOWN_MAX: Final = 1_000
 READS_MAX: Final = 5
 """How often the same bytes are read before they are believed to be damaged."""
+
+
+class LoadTimes:
+    """How long it took to load partitions lately, their wait for other ones included."""
+
+    def __init__(self) -> None:
+        self._loads: deque[tuple[int, int]] = deque(maxlen=LOADS_KNOWN_MAX)
+        """When each ended, and what it took; milliseconds."""
+
+    def loaded(self, began_ms: int, now_ms: int) -> None:
+        """A partition is loaded."""
+        self._loads.append((now_ms, now_ms - began_ms))
+
+    def recent(self, now_ms: int) -> list[int]:
+        """Milliseconds, of each one that ended in the last half a minute, as Kafka's metric counts."""
+        return [took_ms for ended_ms, took_ms in self._loads if now_ms - ended_ms <= LATELY_MS]
 
 
 class Loading:

@@ -51,6 +51,7 @@ class Shard(Generic[M]):
     __slots__ = (
         "appends",
         "batch",
+        "began_ms",
         "closed",
         "failure",
         "is_held",
@@ -65,8 +66,10 @@ class Shard(Generic[M]):
         "timer_due_ms",
     )
 
-    def __init__(self, replica: Replica, machine: M) -> None:
+    def __init__(self, replica: Replica, machine: M, began_ms: int = 0) -> None:
         self.replica = replica
+        self.began_ms = began_ms
+        """Monotonic time at which it was to be loaded."""
         self.term = replica.leader_epoch
         """The leader epoch for which it was loaded; under another one it is void."""
         self.machine = machine

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from tidelog.broker.coordinators.appends import Appends
 from tidelog.broker.coordinators.internal_topic import InternalTopic, TopicCreation
-from tidelog.broker.coordinators.loading import Loading
+from tidelog.broker.coordinators.loading import Loading, LoadTimes
 from tidelog.broker.coordinators.shard import Marker, Shard
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.coordinator.partitions import partition_for
@@ -87,6 +87,8 @@ class Shards(Generic[M]):
         self._last_request = 0
         self._loading: list[Shard[M]] = []
         self._to_load: deque[Shard[M]] = deque()
+        self.load_times = LoadTimes()
+        """For metrics."""
         self._load_failures: Counter[int] = Counter()
         """[partition] -> attempts to load it that have failed in a row."""
 
@@ -300,7 +302,7 @@ class Shards(Generic[M]):
         former = self._shards.pop(partition, None)
         if former is not None:
             former.close()
-        shard = self._shards[partition] = Shard(replica, self._make())
+        shard = self._shards[partition] = Shard(replica, self._make(), self._clock.monotonic_ms())
         if replica.log.log_start_offset >= replica.log.log_end_offset:
             self._loaded(shard)
         else:
@@ -369,6 +371,7 @@ class Shards(Generic[M]):
         if not shard.is_current:
             return
         shard.is_loaded = True
+        self.load_times.loaded(shard.began_ms, self._clock.monotonic_ms())
         self._load_failures.pop(shard.replica.topic_partition.partition, None)
         for marker in shard.markers:
             # What was read may hold them as well: then there is nothing left for them to end.

@@ -30,7 +30,8 @@ def collect_groups_by_state(page: Page, node: Node) -> Iterator[None]:
     states: Counter[str] = Counter()
     kinds: Counter[tuple[str, str]] = Counter()
     offsets = 0
-    if coordinates(node, CONSUMER_OFFSETS_TOPIC):
+    is_coordinator = coordinates(node, CONSUMER_OFFSETS_TOPIC)
+    if is_coordinator:
         for shard in node.groups.shards.loaded():
             machine = shard.machine
             offsets += len(machine)
@@ -50,6 +51,8 @@ def collect_groups_by_state(page: Page, node: Node) -> Iterator[None]:
     for (kind, state), count in sorted(kinds.items()):
         family.add(count, labels_text(type=kind, state=state))
     _add_counts(page, node.group_counts or GroupCounts())
+    times = node.groups.shards.load_times.recent(node.clock.monotonic_ms()) if is_coordinator else []
+    _add_load_times(page, "group_coordinator", times)
 
 
 def _add_counts(page: Page, counts: GroupCounts) -> None:
@@ -73,8 +76,13 @@ def collect_transactions(page: Page, node: Node) -> Iterator[None]:
     """How many transactional ids are in each state, and how old the oldest open transaction is."""
     states: Counter[TransactionState] = Counter()
     oldest_ms: int | None = None
+    times: list[int] = []
+    partitions = 0
     if coordinates(node, TRANSACTION_STATE_TOPIC):
-        for shard in node.transactions.shards.loaded():
+        shards = node.transactions.shards
+        times = shards.load_times.recent(node.clock.monotonic_ms())
+        for shard in shards.loaded():
+            partitions += 1
             for index, transaction in enumerate(shard.machine.transactions()):
                 if not index % _PER_STEP:
                     yield
@@ -91,3 +99,18 @@ def collect_transactions(page: Page, node: Node) -> Iterator[None]:
     page.family(
         "tidelog_oldest_open_transaction_seconds", "gauge", "How long the oldest transaction that is open has been so."
     ).add(age_ms / 1000)
+    _add_load_times(page, "transaction_coordinator", times)
+    for name, value, help in (
+        ("transactional_id_count", sum(states.values()), "Transactional ids that are known."),
+        ("partitions_total_size", partitions, "Partitions whose transactional ids are coordinated here."),
+        ("active_transaction_total_time_max", age_ms, "Milliseconds that the oldest open transaction has been so."),
+    ):
+        page.family(f"kafka_server_transaction_coordinator_metrics_{name}", "gauge", help).add(value)
+
+
+def _add_load_times(page: Page, coordinator: str, times: list[int]) -> None:
+    """NaN where no partition was loaded lately, as in Kafka."""
+    prefix = f"kafka_server_{coordinator}_metrics_partition_load_time_"
+    help = "Milliseconds that it took to load a partition, of those loaded in the last half a minute."
+    page.family(f"{prefix}avg", "gauge", help).add(sum(times) / len(times) if times else float("nan"))
+    page.family(f"{prefix}max", "gauge", help).add(float(max(times)) if times else float("nan"))
