@@ -147,16 +147,15 @@ class SegmentCheck:
     def _await_check(self, position: int, end: int, known: Verified, version: int | None) -> Verified:
         """What is known of the batches from `position` on; `known`, or up to `end` if a check under way comes there."""
         under_way = self._segment.check_under_way
-        if under_way is None or not under_way.start <= known.end < under_way.end:
-            return known
 
         def is_enough() -> bool:
-            nonlocal known
-            known = self._known(position, version) or known
-            return known.end >= end
+            now_known = self._known(position, version)
+            return now_known is not None and now_known.end >= end
 
-        under_way.wait_until(is_enough)
-        return known
+        if under_way is not None and under_way.start <= known.end < under_way.end:
+            under_way.wait_until(is_enough)
+        # Also a check that is over by now may have come further since.
+        return self._known(position, version) or known
 
     @property
     def size(self) -> int:
