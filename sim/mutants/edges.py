@@ -134,6 +134,13 @@ EDGE_MUTANTS: Final = (
         "a reassignment ends before the whole target is in sync",
     ),
     Mutant(
+        "topic-node-written-blindly",
+        "controller.turn",
+        "self.write(SetData(topic_path(name), data, self.state.topic_versions[name]))\n",
+        "self.write(SetData(topic_path(name), data))\n",
+        "partitions that a tool adds while the controller writes a topic's node are lost",
+    ),
+    Mutant(
         "deletion-mark-stays",
         "controller.deletions",
         "        if topic in turn.state.deleting:\n            turn.write(Delete(delete_topic_path(topic)))\n\n",

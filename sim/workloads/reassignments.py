@@ -47,6 +47,8 @@ REQUEST_MS_MAX: Final = 5_000
 LATE_S: Final = 60.0
 """How long after it was asked for a reassignment may begin whose answer was lost: the store may have been away."""
 TOOL_TOPICS_MAX: Final = 3
+IN_A_ROW_MAX: Final = 3
+"""Partitions that a tool adds one after the other."""
 
 
 def _target_in(node: TopicAssignment, number: int) -> frozenset[int]:
@@ -81,6 +83,7 @@ class Reassigner:
         """`partitions`: what it moves; `replicas_min`: of a target."""
         self._router = router
         self._random = random
+        self._growths = random.stream("growths")
         self._cluster = cluster
         self._history = history
         self._partitions = partitions
@@ -322,12 +325,22 @@ class Reassigner:
         self._cluster.trace.record("deletion_by_tool", name)
 
     async def _grow(self) -> None:
-        """kafka-topics --alter --partitions of 2.2.1, which writes the topic's node anew without its id."""
+        """kafka-topics --alter --partitions of 2.2.1, which writes the topic's node anew without its id.
+
+        Once or several times in a row: the controller is still writing the id back when the next partition comes.
+        """
         store = await self._session()
-        known = [(name, count) for name, count in self._topics.items() if count]
+        known = [name for name, count in self._topics.items() if count]
         if not known:
             return
-        name, count = known[self._random.below(len(known))]
+        name = known[self._random.below(len(known))]
+        for _ in range(1 + self._growths.below(IN_A_ROW_MAX)):
+            await self._grow_once(store, name)
+
+    async def _grow_once(self, store: SimulatedStore, name: str) -> None:
+        count = self._topics[name]
+        if not count:
+            return
         try:
             data, stat = await store.get(topic_path(name))
         except NoNode:

@@ -320,7 +320,7 @@ class Run:
                 data = encode_topic(TopicAssignment(assignment, topic.topic_id if topic else ZERO_TOPIC_ID))
                 path = topic_path(name)
                 self.write(Create(path, data) if tree.exists(path) is None else SetData(path, data))
-                self.cluster.run(TopicsChanged([TopicNode(name, data)]))
+                self.cluster.run(TopicsChanged([self.cluster.node(name)]))
             case ("tool: remove", str() as name):
                 below = [each for each in tree.paths() if f"{each}/".startswith(f"{topic_path(name)}/")]
                 for path in sorted(below, reverse=True):
@@ -425,6 +425,7 @@ class Run:
     def check(self) -> None:
         live, loaded = self.cluster.controller.state, self.cluster.loaded(self.controller_epoch).state
         assert loaded.image == live.image
+        assert loaded.topic_versions == live.topic_versions
         assert list(loaded.deleting) == sorted(live.deleting)
         assert loaded.plan == live.plan
         assert loaded.producer_id_block == live.producer_id_block

@@ -36,7 +36,6 @@ from tidelog.controller.events import (
     ReassignmentsRequested,
     ReplicasStopped,
     Submitted,
-    TopicNode,
     TopicReference,
     TopicsChanged,
     Write,
@@ -179,8 +178,7 @@ class Flow:
 
     def topic_seen(self, topic: str) -> None:
         """The controller's watch on a topic's node fires."""
-        data, _ = self.cluster.tree.get(znodes.topic_path(topic))
-        self.run(TopicsChanged([TopicNode(topic, data)]))
+        self.run(TopicsChanged([self.cluster.node(topic)]))
 
     # What is compared.
 

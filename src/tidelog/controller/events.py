@@ -13,7 +13,7 @@ from enum import Enum, IntEnum
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from tidelog.metadata.image import NO_BROKER_EPOCH, NO_PARTITION_EPOCH, BrokerRegistration, ConfigResource
-from tidelog.metadata.operations import Operation
+from tidelog.metadata.operations import ANY_VERSION, Operation
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import (
     NO_LEADER,
@@ -463,6 +463,8 @@ class TopicNode:
     data: bytes | None
     is_same_node: bool = False
     """Whether it was changed since it was seen last, and not removed and made anew."""
+    version: int = ANY_VERSION
+    """Of the node, to write against; any where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -411,7 +411,7 @@ def _write_topics(turn: ControllerTurn, moves: Mapping[TopicPartition, Move]) ->
         by_topic.setdefault(name, {})[partition] = move
     for name, changed in by_topic.items():
         topic = turn.state.image.topics[name]
-        turn.write(SetData(topic_path(name), encode_topic(content_of(topic, changed))))
+        turn.write_topic(name, content_of(topic, changed))
 
 
 def _drop_from_plan(turn: ControllerTurn, done: Collection[TopicPartition]) -> None:

@@ -26,7 +26,7 @@ from tidelog.metadata.image import (
     TopicChanged,
     TopicGone,
 )
-from tidelog.metadata.operations import Check, Create, Delete, Operation, SetData
+from tidelog.metadata.operations import ANY_VERSION, Check, Create, Delete, Operation, SetData
 from tidelog.metadata.replica_marks import ReplicaDamage
 from tidelog.metadata.znodes import (
     CONFIG,
@@ -80,6 +80,8 @@ class ControllerState:
 
     def __init__(self, controller_id: BrokerId = NO_LEADER, epoch: ControllerEpoch = NO_CONTROLLER_EPOCH) -> None:
         self.image = ClusterImage(controller_id=controller_id, controller_epoch=epoch)
+        self.topic_versions: dict[str, int] = {}
+        """Version of each topic's node, to write against: a tool may have written it since it was read."""
         self.deleting: dict[str, None] = {}
         """Topics with a node in /admin/delete_topics, in the order in which they came."""
         self.producer_id_block: StoredProducerIdBlock | None = None
@@ -133,7 +135,7 @@ class ControllerState:
                 self._put(path, data, 0)
             case SetData(path, data, version):
                 # Versions are looked at only where writes are conditional, and there the one expected is known.
-                self._put(path, data, version + 1)
+                self._put(path, data, version if version == ANY_VERSION else version + 1)
             case Delete(path):
                 self._remove(path)
             case Check():
@@ -198,7 +200,7 @@ class ControllerState:
                 case ["", "brokers", "topics", _, _, *_]:
                     self.bare_nodes[path] = None
                 case ["", "brokers", "topics", topic]:
-                    self._put_topic(topic, data)
+                    self._put_topic(topic, data, version)
                 case ["", "config", _]:
                     if path in CONTAINERS_MADE_LATER:
                         self.config_folders.add(path)
@@ -241,7 +243,8 @@ class ControllerState:
             case ["", "tidelog_marks", name]:
                 self.marks.remove(name)
 
-    def _put_topic(self, name: str, data: bytes | None) -> None:
+    def _put_topic(self, name: str, data: bytes | None, version: int) -> None:
+        self.topic_versions[name] = version
         content = decode_topic(name, data)
         reason = invalid_topic_name_reason(name)
         if reason is not None:
@@ -274,6 +277,7 @@ class ControllerState:
             self.image.apply(PartitionChanged(name, index, new))
 
     def _remove_topic(self, name: str) -> None:
+        self.topic_versions.pop(name, None)
         topic = self.image.topics.get(name)
         if topic is None:
             return

@@ -31,7 +31,7 @@ from tidelog.controller.state import NodeRead
 from tidelog.controller.topic_nodes import TOPIC_NODE_SIZE_MAX, content_of
 from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import ConfigResource, ConfigResourceType, PartitionImage, TopicImage
-from tidelog.metadata.operations import Create, Delete, SetData
+from tidelog.metadata.operations import ANY_VERSION, Create, Delete, SetData
 from tidelog.metadata.znodes import (
     MalformedZnode,
     TopicAssignment,
@@ -259,7 +259,7 @@ def grow_topics(turn: ControllerTurn, request: CreatePartitions) -> list[TopicOu
     if request.validate_only:
         return outcomes
     for image, _, node in grown:
-        turn.write(SetData(topic_path(image.name), node))
+        turn.write_topic(image.name, node)
     create_partitions(turn, [TopicPartition(image.name, index) for image, added, _ in grown for index in added])
     return outcomes
 
@@ -323,8 +323,7 @@ def adopt_topics(turn: ControllerTurn, event: TopicsChanged) -> None:
     for name in without_id:
         # Kafka writes it back at the next reassignment. A controller that is elected before that gives the topic
         # another id, and brokers then take its logs for those of a deleted topic.
-        topic = turn.state.image.topics[name]
-        turn.write(SetData(topic_path(name), encode_topic(content_of(topic))))
+        turn.write_topic(name, content_of(turn.state.image.topics[name]))
 
 
 def _adopt_topic(turn: ControllerTurn, node: TopicNode, data: bytes) -> bool:
@@ -338,51 +337,61 @@ def _adopt_topic(turn: ControllerTurn, node: TopicNode, data: bytes) -> bool:
         content = decode_topic(name, data)
     except MalformedZnode as error:
         if known is None:
-            _take_over(turn, name, data)
+            _take_over(turn, node)
         else:
-            _put_back(turn, known, str(error))
+            _put_back(turn, node, known, str(error))
         return False
     if known is None:
-        _take_over(turn, name, data)
+        _take_over(turn, node)
         return False
     if ZERO_TOPIC_ID not in (content.topic_id, known.topic_id) and content.topic_id != known.topic_id:
         if node.is_same_node or content.topic_id in turn.state.image.topic_names:
-            _put_back(turn, known, f"{path} was changed by another client: a topic keeps its id")
+            _put_back(turn, node, known, f"{path} was changed by another client: a topic keeps its id")
         else:
             # Another topic of that name: what was known of the partitions went with the old one.
             turn.state.replay(Delete(path))
-            _take_over(turn, name, data)
+            _take_over(turn, node)
         return False
     added = {index: replicas for index, replicas in content.partitions.items() if index not in known.partitions}
     altered = [index for index, image in known.partitions.items() if not _same_replicas(image, index, content)]
     if added and name in turn.state.deleting:
-        _put_back(turn, known, f"{path} was changed by another client: a topic that is being deleted does not grow")
+        reason = f"{path} was changed by another client: a topic that is being deleted does not grow"
+        _put_back(turn, node, known, reason)
     elif altered:
         partitions = ", ".join(map(str, altered))
         reason = f"{path} was changed by another client, for partitions {partitions}: use a reassignment"
-        _put_back(turn, known, reason, added)
+        _put_back(turn, node, known, reason, added)
     else:
-        turn.state.replay(NodeRead(path, data, 0))
+        turn.state.replay(NodeRead(path, data, node.version))
         return content.topic_id == ZERO_TOPIC_ID != known.topic_id
     return False
 
 
-def _take_over(turn: ControllerTurn, name: str, data: bytes) -> None:
-    path = topic_path(name)
-    turn.state.replay(NodeRead(path, data, 0))
+def _take_over(turn: ControllerTurn, node: TopicNode) -> None:
+    path = topic_path(node.name)
+    turn.state.replay(NodeRead(path, node.data, node.version))
     reason = turn.state.malformed.get(path)
     if reason is not None:
         logger.error("topic left out of the cluster's metadata: reason=%s", reason)
 
 
 def _put_back(
-    turn: ControllerTurn, known: TopicImage, reason: str, added: Mapping[int, Sequence[int]] | None = None
+    turn: ControllerTurn,
+    node: TopicNode,
+    known: TopicImage,
+    reason: str,
+    added: Mapping[int, Sequence[int]] | None = None,
 ) -> None:
-    """Writes the node as it should be, with partitions that are `added`."""
+    """Writes the node as it should be, with partitions that are `added`, whatever its version is by now.
+
+    A write that is refused has everything loaded anew, and then what is to be put back would be taken for the truth.
+    """
     logger.error("topic node put back as this controller knows it: reason=%s", reason)
     stands = content_of(known)
     content = replace(stands, partitions={**stands.partitions, **(added or {})})
     turn.write(SetData(topic_path(known.name), encode_topic(content)))
+    if node.version != ANY_VERSION:
+        turn.state.topic_versions[known.name] = node.version + 1
 
 
 def _same_replicas(image: PartitionImage, index: int, content: TopicAssignment) -> bool:
@@ -411,7 +420,7 @@ def give_ids(turn: ControllerTurn, names: Sequence[str]) -> None:
     for topic in _standing(turn, names):
         if topic.topic_id == ZERO_TOPIC_ID:
             content = replace(content_of(topic), topic_id=_id_of(turn, topic))
-            turn.write(SetData(topic_path(topic.name), encode_topic(content)))
+            turn.write_topic(topic.name, content)
 
 
 def _standing(turn: ControllerTurn, names: Sequence[str]) -> list[TopicImage]:

@@ -10,7 +10,14 @@ from tidelog.controller.events import Event, Fence, Result, Timer, Write
 from tidelog.controller.settings import ControllerSettings
 from tidelog.controller.state import ControllerState
 from tidelog.metadata.operations import Create, Operation, SetData
-from tidelog.metadata.znodes import PartitionState, encode_state, state_path
+from tidelog.metadata.znodes import (
+    PartitionState,
+    TopicAssignment,
+    encode_state,
+    encode_topic,
+    state_path,
+    topic_path,
+)
 from tidelog.model.identifiers import BrokerId, LeaderEpoch, TopicPartition
 from tidelog.ports.random import Random
 
@@ -45,6 +52,14 @@ class ControllerTurn:
         data = encode_state(PartitionState(leader, epoch, tuple(isr), self.state.image.controller_epoch))
         path = state_path(*topic_partition)
         self.write(SetData(path, data, image.partition_epoch) if image.has_state else Create(path, data))
+
+    def write_topic(self, name: str, content: TopicAssignment | bytes) -> None:
+        """Writes a topic's node against the version known: what a tool has added to it meanwhile stays.
+
+        `content` may be encoded already.
+        """
+        data = content if isinstance(content, bytes) else encode_topic(content)
+        self.write(SetData(topic_path(name), data, self.state.topic_versions[name]))
 
     def reply(self, request_id: int, answer: Any) -> None:
         """Answers a request; a KafkaError refuses it as a whole."""

@@ -115,8 +115,13 @@ class Cluster:
         content = znodes.TopicAssignment(dict(enumerate(assignment)), self.controller.image.topics[topic].topic_id)
         data = znodes.encode_topic(content)
         self.tree.transact(SESSION, [SetData(path, data)], 0)
-        self.run(TopicsChanged([TopicNode(topic, data)]))
+        self.run(TopicsChanged([self.node(topic)]))
         self.told()
+
+    def node(self, topic: str, *, is_same_node: bool = False) -> TopicNode:
+        """The topic's node as a controller reads it."""
+        data, stat = self.tree.get(znodes.topic_path(topic))
+        return TopicNode(topic, data, is_same_node, stat.version)
 
     def partition(self, topic: str, index: int = 0) -> PartitionImage:
         image = self.controller.image.partition(TopicPartition(topic, index))

@@ -29,7 +29,7 @@ from tidelog.metadata import znodes
 from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType, Endpoint
 from tidelog.metadata.operations import Check, Create, Delete, Operation, SetData
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import BrokerEpoch, BrokerId, ControllerEpoch, format_topic_id
+from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerEpoch, BrokerId, ControllerEpoch, format_topic_id
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.store.client import Created, OperationResult, Stat
@@ -512,6 +512,37 @@ def test_a_write_that_fails_makes_it_load_anew() -> None:
             lambda: "u" in image.topics or (driver.elections.image is not None and "u" in driver.elections.image.topics)
         )
         await other.close()
+        await driver.close()
+
+    run(scenario)
+
+
+def test_partitions_that_a_tool_adds_while_the_controller_writes_stay() -> None:
+    """A tool of 2.2 adds a partition, and leaves out the id; it adds another one while the id is written back."""
+    path = znodes.topic_path("t")
+
+    def grown(partitions: int) -> bytes:
+        return znodes.encode_topic(znodes.TopicAssignment({index: [0] for index in range(partitions)}, ZERO_TOPIC_ID))
+
+    async def scenario(harness: Harness) -> None:
+        driver, session = await harness.broker(0)
+        await driver.elections.serve(CreateTopics([NewTopic("t", 1, 1)]))
+        topic_id = znodes.decode_topic("t", harness.store.tree.get(path)[0]).topic_id
+        tool = await LocalStore.connect(harness.store)
+        carry_out, second = session.multi, []
+
+        def overtaken(operations: Sequence[Operation]) -> Awaitable[Sequence[OperationResult]]:
+            if not second and any(isinstance(each, SetData) and each.path == path for each in operations):
+                second.append(tool.set(path, grown(3)))
+            return carry_out(operations)
+
+        session.multi = overtaken  # type: ignore[method-assign]
+        await tool.set(path, grown(2))
+        await eventually(lambda: harness.store.tree.exists(znodes.state_path("t", 2)) is not None)
+        await second[0]
+        node = znodes.decode_topic("t", harness.store.tree.get(path)[0])
+        assert (node.topic_id, list(node.partitions)) == (topic_id, [0, 1, 2])
+        await tool.close()
         await driver.close()
 
     run(scenario)

@@ -32,7 +32,7 @@ def put_topic(cluster: Cluster, content: TopicAssignment) -> None:
     """Somebody writes a topic's node, and the controller sees it."""
     data = encode_topic(content)
     cluster.tree.transact(1, [SetData("/brokers/topics/t", data)], 0)
-    cluster.run(TopicsChanged([TopicNode("t", data)]))
+    cluster.run(TopicsChanged([cluster.node("t")]))
 
 
 @pytest.mark.parametrize(

@@ -342,7 +342,8 @@ class StoreReading:
         for name in names:
             read = found.get(topic_path(name))
             if read is not None:
-                nodes.append(TopicNode(name, read.data, self._watched_topics.get(name) == read.czxid))
+                is_same_node = self._watched_topics.get(name) == read.czxid
+                nodes.append(TopicNode(name, read.data, is_same_node, read.version))
                 self._watched_topics[name] = read.czxid
             else:
                 self._watched_topics.pop(name, None)

@@ -45,7 +45,7 @@ from tidelog.metadata.image import ConfigResource
 from tidelog.metadata.operations import Check, Operation
 from tidelog.metadata.znodes import CONTROLLER_EPOCH, config_path
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import BrokerId, TopicId
+from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerId, TopicId
 from tidelog.ports.clock import Clock
 from tidelog.store.client import StoreClient
 from tidelog.store.errors import BadVersion, NoNode, SessionExpired, StoreClosed, StoreError
@@ -174,12 +174,13 @@ class Term:
 
     async def load(self) -> None:
         """Makes a controller of what the store holds, and lets it do what a new one does first. Raises Deposed."""
+        known_ids = {**self._known_topic_ids(), **self._ids_known_here()}
         while not self._ended:
             self.controller = self._new_controller()
             self._reading.take_stale()
             try:
                 records = await self._reading.everything()
-                await self._take_in(records)
+                await self._take_in(records, known_ids)
                 await self._reading.watch_malformed(records)
                 await self._carry_out(self.controller.handle(self._now_ms(), Elected()))
                 return
@@ -188,9 +189,17 @@ class Term:
             except StoreError as error:
                 await self._pause("the metadata could not be loaded, once more", error)
 
-    async def _take_in(self, records: Sequence[Record]) -> None:
+    def _ids_known_here(self) -> dict[str, TopicId]:
+        """Of the topics that this term knows: a tool may have dropped one from its node since."""
+        return {
+            name: topic.topic_id
+            for name, topic in self.controller.image.topics.items()
+            if topic.topic_id != ZERO_TOPIC_ID
+        }
+
+    async def _take_in(self, records: Sequence[Record], known_ids: Mapping[str, TopicId]) -> None:
         """Loads the controller, some records in each turn: there may be tens of thousands."""
-        self.controller.load((), self._known_topic_ids())
+        self.controller.load((), known_ids)
         for start in range(0, len(records), RECORDS_PER_TURN):
             self.controller.load(records[start : start + RECORDS_PER_TURN])
             await asyncio.sleep(0)
