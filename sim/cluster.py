@@ -82,6 +82,7 @@ class Cluster:
             machine.disk.names_in_order = plan.names_in_order
         self.checker = ReplicaChecker(self.brokers, self.states)
         if self.states is not None:
+            self.states.life = lambda broker: sum(each.generation for each in self.brokers if each.broker_id == broker)
             self.states.on_joined = self.checker.joined
             history.largest_isr = self.states.largest_isr
             history.holders = self.checker.holders

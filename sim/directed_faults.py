@@ -4,6 +4,8 @@
                          all in sync with that leader die: the partition has no leader, and gets its marker later
     DAMAGED_FIRST        a bit below what is committed changes in the tail of one replica's log, all brokers die, and
                          that one is back first: it knows that records are lost, and waits for another to lead
+    REBORN_IN_ELECTION   a leader dies, and the controller is far from the store: while its election of the next leader
+                         is on its way, that one dies and registers again; then another controller begins
 
 A run that has one begins with it.
 """
@@ -11,13 +13,14 @@ A run that has one begins with it.
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from sim.plan import FaultKind
 from tidelog.coordinator.partitions import partition_for
 from tidelog.coordinator.transactions.states import TransactionState
+from tidelog.metadata.znodes import CONTROLLER, broker_path
 from tidelog.model.identifiers import TopicPartition
 from tidelog.model.topics import TRANSACTION_STATE_TOPIC
 from tidelog.records.batch import CRC_START, iterate_headers
@@ -29,14 +32,19 @@ if TYPE_CHECKING:
     from sim.cluster import Cluster
     from sim.machine import BrokerMachine
     from sim.plan import Plan
+    from sim.store.service import StoreService
     from sim.world.randomness import SeededRandom
     from tidelog.broker.replicas.replica import Replica
+    from tidelog.metadata.znodes import PartitionState
 
 LOOK_S: Final = 0.1
 SHARP_LOOK_S: Final = 0.01
 """For what lasts as long as a follower's next fetch."""
 SEEN_S_MAX: Final = 15.0
 """How long the situation is waited for, at each step; a run in which it does not come about goes on without it."""
+STORE_DELAY_S: Final = 0.5
+"""Of what the controller asks the store and hears from it: a restart takes less than the six or more in a row that come
+between its reading of the brokers and the arrival of its election."""
 STATE_PARTITIONS: Final = 3
 """Of __transaction_state (`cluster.internal_topics`)."""
 
@@ -61,6 +69,7 @@ class DirectedTrouble:
         self.handlers: Mapping[FaultKind, Callable[[], Awaitable[None]]] = {
             FaultKind.LEADER_LOST_IN_END: self._leader_lost_in_end,
             FaultKind.DAMAGED_FIRST: self._damaged_first,
+            FaultKind.REBORN_IN_ELECTION: self._reborn_in_election,
         }
 
     async def _seen(self, holds: Callable[[], bool], look_s: float = LOOK_S) -> bool:
@@ -186,6 +195,80 @@ class DirectedTrouble:
             # The sessions of the others have to end before it may lead anything.
             await self._seen(lambda: machine.is_ready and self._cluster.controller() == [machine])
             await asyncio.sleep(self._random.between(1.0, 3.0))
+
+    # An election that is overtaken.
+
+    async def _reborn_in_election(self) -> None:
+        if self._cluster.states is None or not await self._alone():
+            return
+        try:
+            if await self._seen(lambda: bool(self._successions())):
+                found = self._successions()
+                await self._overtake(*found[self._random.below(len(found))])
+        finally:
+            self._end()
+
+    def _successions(self) -> list[tuple[TopicPartition, BrokerMachine, BrokerMachine, BrokerMachine]]:
+        """(partition, its leader, the next one, the controller), where a third member of the ISR stays."""
+        states, machines = self._cluster.states, {each.broker_id: each for each in self._cluster.brokers}
+        found = []
+        for controller in self._cluster.controller():
+            for partition in self._plan.partitions:
+                leader, isr = self._cluster.leader(partition), self._isr(partition)
+                replicas = () if states is None else states.replicas(partition)
+                following = [id for id in replicas if id in isr and (leader is None or id != leader.broker_id)]
+                if leader is None or leader is controller or len(following) < 2:
+                    continue
+                if following[0] != controller.broker_id:
+                    found.append((partition, leader, machines[following[0]], controller))
+        return found
+
+    async def _overtake(
+        self, partition: TopicPartition, leader: BrokerMachine, successor: BrokerMachine, controller: BrokerMachine
+    ) -> None:
+        """The controller reads who is there, and what it writes of it arrives after the successor's registration."""
+        states, store = self._cluster.states, self._cluster.store
+        if states is None or store is None:
+            return
+        elected = asyncio.Event()
+
+        def look(changed: TopicPartition, before: PartitionState, after: PartitionState) -> None:
+            if changed == partition and after.leader == successor.broker_id:
+                elected.set()
+
+        ends = [(host, controller.name) for host in store.hosts]
+        links = [self._cluster.network.link(*pair) for pair in [*ends, *((there, here) for here, there in ends)]]
+        self._cluster.trace.record("overtakes", partition, leader.name, successor.name, controller.name)
+        states.observers.append(look)
+        for link in links:
+            link.delay = (STORE_DELAY_S, STORE_DELAY_S)
+        try:
+            with self._cluster.kept_down(leader):
+                self._end_life(leader)
+                # The controller hears of it, asks which brokers there are, and reads the node of each.
+                await asyncio.sleep(4.5 * STORE_DELAY_S)
+                self._end_life(successor)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(elected.wait(), SEEN_S_MAX)
+                self._in_store(lambda service: service.delete(CONTROLLER))
+                await asyncio.sleep(self._random.between(1.0, 3.0))
+        finally:
+            states.observers.remove(look)
+            for link in links:
+                link.delay = None
+
+    def _end_life(self, machine: BrokerMachine) -> None:
+        """Kills a broker, and its session with it, as a supervisor does that sees it die."""
+        registration = self._cluster.store_history.now(broker_path(machine.broker_id)).stat
+        machine.kill()
+        if registration is not None:
+            self._in_store(lambda service: service.end_session(registration.ephemeral_owner))
+
+    def _in_store(self, action: Callable[[StoreService], object]) -> None:
+        store = self._cluster.store
+        service = None if store is None or store.process is None else store.service
+        if store is not None and service is not None:
+            store.within(lambda: action(service))
 
 
 def _is_prepared(coordinator: BrokerMachine, partition: TopicPartition) -> bool:

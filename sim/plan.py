@@ -52,6 +52,7 @@ class FaultKind(Enum):
     ROT = "a bit of what was synced long ago flips, on one replica of a partition"
     LEADER_LOST_IN_END = "as a transaction ends, the leader of one of its partitions dies, and its whole ISR with it"
     DAMAGED_FIRST = "a bit in the tail of a log flips, all brokers die, and that log's broker is back first"
+    REBORN_IN_ELECTION = "an election is on its way while its leader dies and comes back; then a controller begins"
     ANSWERS_LOST = "answers to users of our own client are lost, with their connections"
 
 
@@ -68,7 +69,7 @@ DRAWN_LATER: Final = (
 faults that they had. None of them stands in `LONE`."""
 OF_DISKS: Final = (FaultKind.SHORTAGE, FaultKind.DISK_FULL, FaultKind.DISK_HANGS, FaultKind.ROT)
 OF_CLIENTS: Final = (FaultKind.ANSWERS_LOST,)
-DIRECTED: Final = (FaultKind.LEADER_LOST_IN_END, FaultKind.DAMAGED_FIRST)
+DIRECTED: Final = (FaultKind.LEADER_LOST_IN_END, FaultKind.DAMAGED_FIRST, FaultKind.REBORN_IN_ELECTION)
 """Faults that bring a situation about step by step; each is the first fault of its run."""
 DIRECTED_CHANCE: Final = 0.3
 ANSWERS_LOST_CHANCE: Final = 0.7
@@ -229,7 +230,8 @@ def draw(
     transactions = tuple(protocol for protocol in TRANSACTIONS if transacting.chance(0.3))
     directed = random.stream("directed")
     for kind in DIRECTED:
-        is_possible = count > 1 and (bool(transactions) or kind is not FaultKind.LEADER_LOST_IN_END)
+        is_possible = count > (2 if kind is FaultKind.REBORN_IN_ELECTION else 1)
+        is_possible = is_possible and (bool(transactions) or kind is not FaultKind.LEADER_LOST_IN_END)
         if directed.chance(DIRECTED_CHANCE) and is_possible:
             faults.append(kind)
     if transactions:

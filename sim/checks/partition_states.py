@@ -51,6 +51,13 @@ class PartitionStates:
         is not, or so recently that the controller need not know."""
         self._incarnations: dict[str, dict[int, int]] = {}
         """[state path][broker] -> the broker epoch with which it was last seen in the ISR."""
+        self.life: Callable[[int], int] = lambda broker: 0
+        """Which life of its machine's process a broker is in: a session can end, and the process go on."""
+        self._lives: dict[int, int] = {}
+        """[broker epoch] -> the life that registered with it."""
+        self.elected_for_a_former_life: dict[TopicPartition, tuple[int, int]] = {}
+        """[partition] -> leader and epoch. The election was on its way while the leader died and registered again, and
+        others in the ISR stayed: one of them is to be elected before the leader acts upon it."""
         self.observers: list[Callable[[TopicPartition, PartitionState, PartitionState], None]] = []
         """Told of each change: partition, before, after."""
         self.may_be_unclean: set[str] = set()
@@ -124,7 +131,9 @@ class PartitionStates:
 
     def _changed(self, path: str, before: Version, after: Version) -> None:
         if path.startswith(f"{BROKER_IDS}/") and after.stat is not None:
-            self._registrations[int(path.rpartition("/")[2])] = self._seconds()
+            broker = int(path.rpartition("/")[2])
+            self._registrations[broker] = self._seconds()
+            self._lives.setdefault(after.stat.czxid, self.life(broker))
         match = _STATE_PATH.fullmatch(path)
         if match is None:
             named = _TOPIC_PATH.fullmatch(path)
@@ -133,6 +142,7 @@ class PartitionStates:
             return
         if after.stat is None:
             self._incarnations.pop(path, None)
+            self.elected_for_a_former_life.pop(TopicPartition(match[1], int(match[2])), None)
             return
         topic, partition = match[1], int(match[2])
         new = decode_state(topic, partition, after.data)
@@ -154,7 +164,7 @@ class PartitionStates:
                 new.controller_epoch == epoch or new.controller_epoch == old.controller_epoch,
                 f"{where}: a controller of epoch {new.controller_epoch} writes, the epoch is {epoch}",
             )
-            self._check_change(where, topic, old, new, known)
+            self._check_change(TopicPartition(topic, partition), old, new, known)
             if new.leader not in (old.leader, NO_LEADER) and len(replicas) > 1:
                 self._check_damage(TopicPartition(topic, partition), new)
             for observer in list(self.observers):
@@ -181,9 +191,11 @@ class PartitionStates:
                 require(17, set(replicas) <= set(state.isr), told)
 
     def _check_change(
-        self, where: str, topic: str, old: PartitionState, new: PartitionState, incarnations: dict[int, int]
+        self, partition: TopicPartition, old: PartitionState, new: PartitionState, incarnations: dict[int, int]
     ) -> None:
-        change = f"{where}: {_short(old)} -> {_short(new)}"
+        change = f"{partition}: {_short(old)} -> {_short(new)}"
+        if new.leader_epoch != old.leader_epoch:
+            self.elected_for_a_former_life.pop(partition, None)
         require(7, new.leader_epoch >= old.leader_epoch, f"{change}: the epoch went back")
         require(
             7, new.leader == old.leader or new.leader_epoch > old.leader_epoch, f"{change}: two leaders in one epoch"
@@ -194,11 +206,24 @@ class PartitionStates:
             return
         self.elections += 1
         if new.leader not in old.isr:
-            require(8, topic in self.may_be_unclean, f"{change}: the new leader was not in the ISR")
+            require(8, partition.topic in self.may_be_unclean, f"{change}: the new leader was not in the ISR")
             self.unclean_elections += 1
             return
+        self._check_leader_was_here(change, partition, old, new, incarnations)
+
+    def _check_leader_was_here(
+        self,
+        change: str,
+        partition: TopicPartition,
+        old: PartitionState,
+        new: PartitionState,
+        incarnations: dict[int, int],
+    ) -> None:
+        """Invariant 9. Where it was decided before the leader registered again, no broker may go by it."""
         fresh = self._registered(new.leader)
-        was_away = fresh is not None and incarnations.get(new.leader, fresh) != fresh
+        former = incarnations.get(new.leader, fresh)
+        if fresh is None or former is None or former == fresh:
+            return
         stayed = [
             broker
             for broker in old.isr
@@ -206,11 +231,11 @@ class PartitionStates:
             and incarnations.get(broker) is not None
             and self._registered(broker) == incarnations[broker]
         ]
-        require(
-            9,
-            not (was_away and stayed),
-            f"{change}: {new.leader} was away, while {stayed} of the ISR stayed",
-        )
+        term = self._history.now(CONTROLLER_EPOCH).stat
+        could_know = term is not None and term.mzxid > fresh
+        require(9, not (stayed and could_know), f"{change}: {new.leader} was away, while {stayed} of the ISR stayed")
+        if stayed and self._lives.get(former) != self._lives.get(fresh):
+            self.elected_for_a_former_life[partition] = new.leader, new.leader_epoch
 
     def _check_damage(self, partition: TopicPartition, new: PartitionState) -> None:
         """Invariant 19, of an election that the controller made knowing of the leader's registration.

@@ -199,6 +199,12 @@ class ReplicaChecker:
             self.retention.check(machine.name, replica, view, machine.clock.wall_ms())
         known = self._partition(view.topic_id, partition)
         where = f"{partition}: {machine.name} presumes to lead in epoch {leader.leader_epoch}"
+        former = None if self._states is None else self._states.elected_for_a_former_life.get(partition)
+        require(
+            9,
+            former != (machine.broker_id, leader.leader_epoch),
+            f"{where}, for which it was elected before it died, while others of the ISR stayed",
+        )
         holder = known.leaders.setdefault(leader.leader_epoch, machine.broker_id)
         require(7, holder == machine.broker_id, f"{where}, as does broker {holder}")
         if partition.topic in self.lossy or partition.topic in self.compacted or self._states is None:

@@ -22,6 +22,13 @@ ELECTION_MUTANTS: Final = (
         ),
     ),
     Mutant(
+        "late-election-believed",
+        "controller.broker_changes",
+        "epoch > written or broker_id in turn.state.marks.unclean_stops\n",
+        "epoch > written\n",
+        "a state that was on its way while its leader died and came back is believed by the next controller",
+    ),
+    Mutant(
         "loss-unseen",
         "storage.log_loader",
         "    if log.damage is not None or end < high_watermark:\n"

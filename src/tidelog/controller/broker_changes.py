@@ -103,9 +103,16 @@ def _as_found(
 
 
 def _registered_since(turn: ControllerTurn, topic_partition: TopicPartition, broker_id: BrokerId) -> bool:
-    """Whether a live broker registered after a partition's state was written: then it was away, or its session was."""
+    """Whether a live broker registered after a partition's state was written: then it was away, or its session was.
+
+    A write can be on its way while the broker dies and registers again: then the state names the broker as it was
+    before, and is younger than the registration. So one that stopped uncleanly counts until its mark is gone, which
+    goes when a controller has decided upon the registration.
+    """
     written = turn.state.written.get(topic_partition)
-    return written is not None and turn.state.image.brokers[broker_id].epoch > written
+    if written is None:
+        return False
+    return turn.state.image.brokers[broker_id].epoch > written or broker_id in turn.state.marks.unclean_stops
 
 
 def _lost_its_tail(turn: ControllerTurn, topic_partition: TopicPartition, leader: BrokerId) -> bool:

@@ -204,7 +204,7 @@ def elect(
     """Elects a leader for a partition without one; whether there was any to elect. `may_ask` is for unclean ones."""
     online = online_replicas(turn, topic_partition, image)
     whole = turn.state.whole_replicas(topic_partition, image.isr)
-    leader = choose_leader(image.replicas, whole, online, last=_came_back_uncleanly(turn, topic_partition))
+    leader = choose_leader(image.replicas, whole, online, last=_came_back_uncleanly(turn))
     isr = [id for id in whole if id in online]
     if leader is None and _has_one_replica(image):
         leader = choose_leader(image.replicas, image.isr, online)
@@ -245,13 +245,9 @@ def isr_to_wait_for(turn: ControllerTurn, topic_partition: TopicPartition, isr: 
     return turn.state.whole_replicas(topic_partition, isr) or list(isr)
 
 
-def _came_back_uncleanly(turn: ControllerTurn, topic_partition: TopicPartition) -> list[BrokerId]:
-    """Brokers that stopped uncleanly, and have registered since the partition's state was written."""
-    state = turn.state
-    written = state.written.get(topic_partition, -1)
-    return [
-        id for id in state.marks.unclean_stops if id in state.image.brokers and state.image.brokers[id].epoch > written
-    ]
+def _came_back_uncleanly(turn: ControllerTurn) -> list[BrokerId]:
+    """Live brokers whose last stop was unclean, and that no controller has decided upon for long."""
+    return [id for id in turn.state.marks.unclean_stops if id in turn.state.image.brokers]
 
 
 def _has_one_replica(image: PartitionImage) -> bool:
