@@ -93,6 +93,8 @@ class Cluster:
         self.checker.lossy |= {topic.name for topic in plan.topics if topic.unclean}
         self.on_start: list[Callable[[BrokerMachine], None]] = []
         """Called before a broker's process begins."""
+        self.given_up: set[str] = set()
+        """Topics with a partition whose leader an operator had to elect uncleanly."""
         self.client_names: list[str] = []
         self.answered_names: list[str] = []
         """Those of them to which answers may be lost: users of our own client."""
@@ -223,6 +225,25 @@ class Cluster:
                     if replica.topic_partition == partition and leads != (state.leader == machine.broker_id):
                         found.append(f"{partition}: {machine.name} leads: {leads}, the leader is {state.leader}")
         return found
+
+    def waiting_for_operators(self) -> list[TopicPartition]:
+        """Partitions without a leader, of whose ISR every member has lost records, by what this run did to its disk."""
+        states = self.states
+        found = []
+        for partition in () if states is None else states.partitions():
+            state = states.state(partition) if states is not None else None
+            if states is not None and state is not None and state.leader < 0:
+                members = [(broker, partition) for broker in state.isr]
+                if self.checker.excused.issuperset(members) and all(states.is_marked(*each) for each in members):
+                    found.append(partition)
+        return found
+
+    def allow_loss(self, topic: str) -> None:
+        """An operator gives up what no replica of some partition has any more."""
+        self.given_up.add(topic)
+        self.checker.lossy.add(topic)
+        if self.states is not None:
+            self.states.may_be_unclean.add(topic)
 
     def marks_of(self, topics: Iterable[str]) -> list[str]:
         """Topics of these that are still marked as ones that are to go."""

@@ -57,6 +57,8 @@ SETTLE_S_MAX: Final = 60.0
 """Simulated seconds after the last fault in which all must be whole again, and everything acknowledged and read."""
 CHECK_S: Final = 0.5
 """Between two looks into the machines."""
+OPERATORS_LOOK_S: Final = 2.0
+"""Between two looks for partitions that wait for an operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,7 @@ class Simulation:
             "live logs": self._live_logs.checked,
             "lost with acks=1": self.history.lost_by_leaders,
             "lost as declared": self.history.lost_as_declared,
+            "given up": len(self.cluster.given_up),
         }
         if states is not None:
             counts |= {
@@ -329,6 +332,7 @@ class Simulation:
             clients += self._access.start()
         limit = self.seconds + 3 * SETTLE_S_MAX
         await self._within(self._trouble.run(self.seconds), limit, "trouble has no end", [*always, *clients])
+        always.append(asyncio.ensure_future(self._operate()))
         self._administrator.stopping = self._spot_reader.stopping = self._alterer.stopping = True
         if self._prober is not None:
             self._prober.stopping = True
@@ -403,6 +407,23 @@ class Simulation:
         movers = [mover for mover in (self._reassigner, self._directory_mover) if mover is not None]
         marks = self.cluster.marks_of(self._administrator.topics)
         return self.cluster.ailments() + marks + [text for mover in movers for text in mover.ailments()]
+
+    async def _operate(self) -> None:
+        """Does what the documentation asks of operators: where every replica in sync has lost records, one leads
+        nevertheless. What none of them has is lost then, so nothing more is promised of the topic.
+        """
+        while True:
+            await asyncio.sleep(OPERATORS_LOOK_S)
+            for partition in self.cluster.waiting_for_operators():
+                if partition in self.plan.partitions:
+                    self._allow_loss(partition.topic)
+                    with contextlib.suppress(OSError, TimeoutError):
+                        await self._administrator.elect_uncleanly(partition)
+
+    def _allow_loss(self, topic: str) -> None:
+        self.history.lossy.add(topic)
+        self.cluster.allow_loss(topic)
+        self.complaints.allow_loss(topic)
 
     async def _watch(self) -> None:
         """Looks into the machines, again and again."""

@@ -44,13 +44,17 @@ class Complaints(logging.Handler):
     def __init__(self, faults: Collection[FaultKind], lossy: Collection[str], trace: Trace) -> None:
         """`faults`: those of the run; `lossy`: topics that may lose what was committed."""
         super().__init__(logging.ERROR)
-        self._explained = [
-            beginning for beginning, reasons in EXPLAINED.items() if not set(reasons).isdisjoint(faults)
-        ] + [f"truncation below the high watermark: partition={topic}-" for topic in lossy]
+        self._explained = [beginning for beginning, reasons in EXPLAINED.items() if not set(reasons).isdisjoint(faults)]
+        for topic in lossy:
+            self.allow_loss(topic)
         self._trace = trace
         self._level = logging.NOTSET
         self.unexplained: list[str] = []
         """Each with its traceback, if it has one."""
+
+    def allow_loss(self, topic: str) -> None:
+        """From now on a topic may lose what was committed."""
+        self._explained.append(f"truncation below the high watermark: partition={topic}-")
 
     def __enter__(self) -> Complaints:
         logger = logging.getLogger(_LOGGER)

@@ -97,6 +97,11 @@ class PartitionStates:
         """Whether the topic is marked as one that is to go."""
         return self._history.now(delete_topic_path(topic)).stat is not None
 
+    def is_marked(self, broker: int, partition: TopicPartition) -> bool:
+        """Whether a replica is marked as one that has lost records of the topic that is there now."""
+        mark = self._history.now(replica_mark_path(broker, partition))
+        return mark.stat is not None and decode_replica_mark(mark.data).topic_id == self.topic_id(partition.topic)
+
     def largest_isr(self, partition: TopicPartition, since: float) -> int:
         """Members of the largest ISR that the partition had from `since` until now."""
         largest = 0

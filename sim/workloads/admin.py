@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tidelog.model.identifiers import TopicPartition
 
 REQUEST_MS_MAX: Final = 5_000
+PREFERRED, UNCLEAN = 0, 1
+"""Types of elections by hand."""
 
 
 class Administrator:
@@ -194,11 +196,17 @@ class Administrator:
             self._router.forget(partition)
 
     async def _elect(self) -> None:
-        partition = self._partitions[self._random.below(len(self._partitions))]
+        await self._elect_leader(self._partitions[self._random.below(len(self._partitions))], PREFERRED)
+
+    async def elect_uncleanly(self, partition: TopicPartition) -> None:
+        """As an operator does to whom the brokers say that every replica in sync has lost records."""
+        await self._elect_leader(partition, UNCLEAN)
+
+    async def _elect_leader(self, partition: TopicPartition, election_type: int) -> None:
         response = await self._router.ask_any(
             ApiKey.ELECT_LEADERS,
             messages.ElectLeadersRequest(
-                election_type=0,
+                election_type=election_type,
                 topic_partitions=[
                     messages.ElectLeadersRequest.TopicPartitions(
                         topic=partition.topic, partitions=[partition.partition]
