@@ -42,9 +42,9 @@ SHARP_LOOK_S: Final = 0.01
 """For what lasts as long as a follower's next fetch."""
 SEEN_S_MAX: Final = 15.0
 """How long the situation is waited for, at each step; a run in which it does not come about goes on without it."""
-STORE_DELAY_S: Final = 0.5
-"""Of what the controller asks the store and hears from it: a restart takes less than the six or more in a row that come
-between its reading of the brokers and the arrival of its election."""
+STORE_DELAY_S: Final = 0.3
+"""Of what the controller asks the store and hears from it; there are some more of them between its reading of the
+brokers and the arrival of its election."""
 STATE_PARTITIONS: Final = 3
 """Of __transaction_state (`cluster.internal_topics`)."""
 
@@ -236,18 +236,26 @@ class DirectedTrouble:
             if changed == partition and after.leader == successor.broker_id:
                 elected.set()
 
+        life = successor.generation
         ends = [(host, controller.name) for host in store.hosts]
         links = [self._cluster.network.link(*pair) for pair in [*ends, *((there, here) for here, there in ends)]]
         self._cluster.trace.record("overtakes", partition, leader.name, successor.name, controller.name)
         states.observers.append(look)
-        for link in links:
-            link.delay = (STORE_DELAY_S, STORE_DELAY_S)
         try:
             with self._cluster.kept_down(leader):
-                self._end_life(leader)
+                # Their sessions live on; once its logs are open, the successor's next life waits for the end of its own.
+                leader.kill()
+                successor.kill()
+                while successor.generation == life or successor.node is None:
+                    self._prolong_session(leader)
+                    self._prolong_session(successor)
+                    await asyncio.sleep(LOOK_S)
+                for link in links:
+                    link.delay = (STORE_DELAY_S, STORE_DELAY_S)
+                self._end_session(leader)
                 # The controller hears of it, asks which brokers there are, and reads the node of each.
                 await asyncio.sleep(4.5 * STORE_DELAY_S)
-                self._end_life(successor)
+                self._end_session(successor)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(elected.wait(), SEEN_S_MAX)
                 self._in_store(lambda service: service.delete(CONTROLLER))
@@ -257,10 +265,14 @@ class DirectedTrouble:
             for link in links:
                 link.delay = None
 
-    def _end_life(self, machine: BrokerMachine) -> None:
-        """Kills a broker, and its session with it, as a supervisor does that sees it die."""
+    def _prolong_session(self, machine: BrokerMachine) -> None:
+        """That of the broker's registration does not end soon."""
         registration = self._cluster.store_history.now(broker_path(machine.broker_id)).stat
-        machine.kill()
+        if registration is not None:
+            self._in_store(lambda service: service.prolong_session(registration.ephemeral_owner))
+
+    def _end_session(self, machine: BrokerMachine) -> None:
+        registration = self._cluster.store_history.now(broker_path(machine.broker_id)).stat
         if registration is not None:
             self._in_store(lambda service: service.end_session(registration.ephemeral_owner))
 

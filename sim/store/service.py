@@ -116,6 +116,11 @@ class StoreService:
         for session in self._sessions.values():
             session.heard_ms = self._clock.monotonic_ms()
 
+    def prolong_session(self, session_id: int) -> None:
+        """A session has its whole timeout from now on, as if something had just come from it."""
+        if session_id in self._sessions:
+            self._sessions[session_id].heard_ms = self._clock.monotonic_ms()
+
     def end_session(self, session_id: int) -> None:
         """Expires a session, whether it is in time or not."""
         session = self._sessions.pop(session_id, None)
