@@ -243,7 +243,7 @@ class DirectedTrouble:
         states.observers.append(look)
         try:
             with self._cluster.kept_down(leader):
-                # Their sessions live on; once its logs are open, the successor's next life waits for the end of its own.
+                # Their sessions live on: once its logs are open, the successor's next life waits for the former one's.
                 leader.kill()
                 successor.kill()
                 while successor.generation == life or successor.node is None:
