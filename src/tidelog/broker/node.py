@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from tidelog.broker.sharing.sharing import Sharing
     from tidelog.broker.telemetry.client_metrics_manager import ClientMetricsManager
     from tidelog.coordinator.groups.counts import GroupCounts
-    from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicPartition
+    from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicId, TopicPartition
     from tidelog.protocol.apis import ApiKey
     from tidelog.quotas.client_quotas import ClientQuotas
     from tidelog.security.authorizer import Authorizer
@@ -143,6 +143,7 @@ class Node:
         )
         """Every partition that this broker leads or follows; appends and reads go through it."""
         self.metadata.on_brokers_changed.append(self.replicas.live_brokers_changed)
+        self.metadata.on_topics_deleted.append(self._topics_deleted)
         self.alter_partition_manager = AlterPartitionManager(environment, self.controller, self.replicas)
         """What the leaders here want of the controller: changes of their ISRs."""
         self.throttles = ReplicationThrottles(self.broker_id, config, clock=self.clock, shell=self.shell)
@@ -350,6 +351,13 @@ class Node:
         """Topics are gone from the cluster."""
         if self._groups is not None and partitions:
             self._groups.partitions_deleted(partitions)
+
+    def _topics_deleted(self, topics: frozenset[TopicId]) -> None:
+        """What share groups have stored of these topics goes."""
+        if self._groups is not None:
+            self._groups.topics_deleted(topics)
+        if self._sharing is not None:
+            self._sharing.topics_deleted(topics)
 
     def _group_settings_changed(self, group: str, values: Mapping[str, str]) -> None:
         if self._groups is not None:

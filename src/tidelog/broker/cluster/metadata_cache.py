@@ -59,6 +59,10 @@ class MetadataCache:
         ISRs are none of these."""
         self.on_brokers_changed: list[Callable[[], object]] = []
         """Called after an update in which brokers came, went or moved."""
+        self.on_topics_deleted: list[Callable[[frozenset[TopicId]], object]] = []
+        """Called after an update with the ids of topics that are no more, or whose names other topics have now."""
+        self._deleted_ids: set[TopicId] = set()
+        """Of the update that is being taken in."""
         self.refused_addresses: dict[str, None] = {}
         """Addresses that gave orders as if they were the controller: each is logged once."""
 
@@ -91,6 +95,7 @@ class MetadataCache:
             }
             gone += [known for known, _ in image.partitions() if known not in told]
         self._remove(gone)
+        self._tell_of_deleted()
         return gone
 
     def check_controller_epoch(self, epoch: int) -> None:
@@ -150,6 +155,7 @@ class MetadataCache:
         if known is None or (topic_id != ZERO_TOPIC_ID and known.topic_id != topic_id):
             if known is not None:
                 # Another incarnation: the partitions of the old one are not its own.
+                self._deleted_ids.add(known.topic_id)
                 self.image.apply(TopicGone(topic))
             self.image.apply(TopicChanged(topic, topic_id))
             self.layout_changes += 1
@@ -178,7 +184,14 @@ class MetadataCache:
             self.image.apply(PartitionGone(topic, partition))
             self.layout_changes += 1
             if not known.partitions:
+                self._deleted_ids.add(known.topic_id)
                 self.image.apply(TopicGone(topic))
+
+    def _tell_of_deleted(self) -> None:
+        deleted, self._deleted_ids = frozenset(self._deleted_ids - {ZERO_TOPIC_ID}), set()
+        if deleted:
+            for tell in self.on_topics_deleted:
+                tell(deleted)
 
 
 def _security_protocol(number: int) -> str:

@@ -28,11 +28,12 @@ from tidelog.coordinator.groups.events import (
 )
 from tidelog.coordinator.groups.offset_events import CommitOffsets, ExpireOffsets, ForgetPartitions
 from tidelog.coordinator.groups.settings import GroupSettings
+from tidelog.coordinator.groups.share.events import ForgetTopics
 from tidelog.coordinator.groups.share.settings import ShareGroupSettings
 from tidelog.coordinator.groups.topics_view import TopicsView, topics_view
 from tidelog.metadata.image import ConfigResourceType
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC
 from tidelog.records.batch import Codec
 
@@ -202,6 +203,10 @@ class GroupCoordinatorService(CoordinatorService[GroupCoordinator]):
         others = [partition for partition in partitions if partition.topic != CONSUMER_OFFSETS_TOPIC]
         if others:
             self.shards.tell_all(ForgetPartitions(others))
+
+    def topics_deleted(self, topics: frozenset[TopicId]) -> None:
+        """Share groups have no state of these topics any more: their share coordinators delete it by themselves."""
+        self.shards.tell_all(ForgetTopics(topics))
 
     def transaction_ended(self, partition: int, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
         """A transaction's marker in a partition of `__consumer_offsets` is committed: its offsets hold, or are void."""

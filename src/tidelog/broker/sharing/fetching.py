@@ -84,12 +84,13 @@ class ShareFetch:
         self._is_abandoned = False
         self.answer: Deferred[dict[SharedPlace, Got]] = Deferred()
         """What partitions give; those that give nothing are left out."""
+        self.answer.on_abandoned = self._abandoned
 
     def begin(self) -> None:
-        """Answers at once, or begins to wait."""
-        self.answer.on_abandoned = self._abandoned
-        self._look_up()
-        self._wait()
+        """Answers at once, or begins to wait; neither for a client that went while its acknowledgements were stored."""
+        if not self._is_abandoned:
+            self._look_up()
+            self._wait()
 
     def _look_up(self) -> None:
         """Finds the share partitions as they are now."""

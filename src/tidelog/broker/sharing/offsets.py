@@ -7,10 +7,10 @@ says that it is done: what a crash leaves half done is tried again by the next h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.deferred import Deferred, gather
-from tidelog.broker.sharing.state_requests import StateEvent, StateRequests
+from tidelog.broker.sharing.state_requests import GIVE_UP_AFTER_MS, StateEvent, StateRequests
 from tidelog.coordinator.groups.consumer.member import Partitions
 from tidelog.coordinator.groups.share.events import (
     PrepareDeletion,
@@ -37,6 +37,8 @@ from tidelog.model.identifiers import TopicId
 if TYPE_CHECKING:
     from tidelog.broker.sharing.surroundings import Surroundings
 
+TELL_AGAIN_MS: Final = 200
+"""Between two attempts to write down that state is made."""
 Outcome = StateReply | KafkaError
 ByKey = dict[ShareKey, Outcome]
 
@@ -73,13 +75,45 @@ class ShareOffsets:
 
         def tell(outcomes: list[tuple[ShareKey, Outcome]]) -> Deferred[ByKey]:
             made = _by_topic(key for key, outcome in outcomes if isinstance(outcome, StateReply))
+            failed = _by_topic(key for key, outcome in outcomes if isinstance(outcome, KafkaError))
             told: Deferred[ByKey] = Deferred()
-            asked = self._node.groups.ask(group, lambda request_id: StateInitialized(request_id, group, made))
-            # A coordinator that has moved asks for the state again, with the next heartbeat.
-            asked.on_complete(lambda _: told.complete(dict(outcomes)))
+
+            def settle(outcome: Deferred[Any]) -> None:
+                try:
+                    outcome.result()
+                except KafkaError as error:
+                    # Another coordinator, or this one when it has loaded its state anew, has the state made anew.
+                    told.complete({key: reply if isinstance(reply, KafkaError) else error for key, reply in outcomes})
+                else:
+                    told.complete(dict(outcomes))
+
+            self._tell(
+                group, lambda request_id: StateInitialized(request_id, group, made, state_epoch, failed)
+            ).on_complete(settle)
             return told
 
         return self._requests.ask_each(events).and_then(tell)
+
+    def _tell(self, group: str, make: Callable[[int], StateInitialized]) -> Deferred[Any]:
+        """Tells the group's coordinator, again for a while where it cannot write or load just now."""
+        told: Deferred[Any] = Deferred()
+        deadline_ms = self._node.clock.monotonic_ms() + GIVE_UP_AFTER_MS
+
+        def attempt() -> None:
+            self._node.groups.ask(group, make).on_complete(settle)
+
+        def settle(outcome: Deferred[Any]) -> None:
+            try:
+                told.complete(outcome.result())
+            except KafkaError as error:
+                is_late = self._node.clock.monotonic_ms() >= deadline_ms
+                if is_late or not error.code.retriable or error.code is ErrorCode.NOT_COORDINATOR:
+                    told.fail(error)
+                else:
+                    self._node.shell.after(TELL_AGAIN_MS, attempt)
+
+        attempt()
+        return told
 
     # For tools.
 

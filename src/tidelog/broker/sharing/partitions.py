@@ -351,6 +351,12 @@ class SharePartitions:
             if led.machine is not None:
                 led.machine.settings = self.settings(led.key.group)
 
+    def topics_deleted(self, topics: frozenset[TopicId]) -> None:
+        for led in self:
+            if led.key.topic_id in topics:
+                del self._led[led.key]
+                led.close()
+
     def leadership_changed(self, topic_partition: TopicPartition) -> None:
         """This broker leads the partition anew, or does not lead it any more."""
         for led in self:

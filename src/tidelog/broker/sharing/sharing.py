@@ -9,6 +9,7 @@ from tidelog.broker.sharing.acknowledging import end_session
 from tidelog.broker.sharing.offsets import ShareOffsets
 from tidelog.broker.sharing.partitions import SharePartitions
 from tidelog.broker.sharing.state_requests import StateRequests
+from tidelog.coordinator.share_state.events import ForgetTopics
 from tidelog.model.topics import SHARE_GROUP_STATE_TOPIC
 from tidelog.sharing.sessions import ShareSessions
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from tidelog.broker.channels import ControllerChannel
     from tidelog.broker.environment import BrokerEnvironment
     from tidelog.broker.sharing.surroundings import Surroundings
-    from tidelog.model.identifiers import TopicPartition
+    from tidelog.model.identifiers import TopicId, TopicPartition
 
 
 class Sharing:
@@ -48,6 +49,11 @@ class Sharing:
             self.states.leadership_changed(topic_partition.partition)
         else:
             self.partitions.leadership_changed(topic_partition)
+
+    def topics_deleted(self, topics: frozenset[TopicId]) -> None:
+        """Nothing is kept of these topics' share partitions."""
+        self.partitions.topics_deleted(topics)
+        self.states.shards.tell_all(ForgetTopics(topics))
 
     def connection_closed(self, connection_id: int) -> None:
         """The sessions of a connection end with it: what their members hold may be delivered to others."""

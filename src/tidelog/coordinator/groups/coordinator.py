@@ -25,7 +25,7 @@ from tidelog.coordinator.groups.events import (
 )
 from tidelog.coordinator.groups.offset_events import CommitOffsets, ExpireOffsets, FetchOffsets, ForgetPartitions
 from tidelog.coordinator.groups.offsets import Offsets
-from tidelog.coordinator.groups.share.events import DescribeShareGroup, ShareGroupPartitions
+from tidelog.coordinator.groups.share.events import DescribeShareGroup, ForgetTopics, ShareGroupPartitions
 from tidelog.coordinator.groups.share.groups import ShareGroups
 from tidelog.coordinator.groups.state import CoordinatorState
 from tidelog.coordinator.records import OffsetRecord, decode_offset_key, decode_record
@@ -46,7 +46,7 @@ class GroupCoordinator(CoordinatorState, StateMachine):
     """ClassicGroupState of one partition. `handle` decides; of what is in the log, `replay` alone changes anything."""
 
     TOPIC: ClassVar[str] = CONSUMER_OFFSETS
-    DIVISIBLE: ClassVar[frozenset[type]] = frozenset({DeleteGroups, ExpireOffsets, ForgetPartitions})
+    DIVISIBLE: ClassVar[frozenset[type]] = frozenset({DeleteGroups, ExpireOffsets, ForgetPartitions, ForgetTopics})
     READS: ClassVar[frozenset[type]] = frozenset(
         {
             DescribeConsumerGroup,

@@ -4,6 +4,7 @@
     ReadState        --> update of the epoch  a leader's, once: it fences former ones
     WriteState       --> update, or snapshot  a leader's, for whatever members acknowledge
     DeleteState      --> tombstone
+    ForgetTopics     --> tombstones           topics were deleted
 
 Nothing of it knows what records are; leaders decide, this remembers.
 """
@@ -18,6 +19,7 @@ from tidelog.coordinator.share_state import state as states
 from tidelog.coordinator.share_state.events import (
     UNINITIALIZED_START,
     DeleteState,
+    ForgetTopics,
     InitializeState,
     ReadState,
     ShareKey,
@@ -48,7 +50,7 @@ class ShareCoordinator(StateMachine):
 
     TOPIC: ClassVar[str] = SHARE_GROUP_STATE
     READS: ClassVar[frozenset[type]] = frozenset({SummarizeState, TimePassed})
-    DIVISIBLE: ClassVar[frozenset[type]] = frozenset({SnapshotAll})
+    DIVISIBLE: ClassVar[frozenset[type]] = frozenset({SnapshotAll, ForgetTopics})
 
     def __init__(self, updates_per_snapshot: int = UPDATES_PER_SNAPSHOT) -> None:
         self.states: dict[ShareKey, ShareState] = {}
@@ -76,6 +78,10 @@ class ShareCoordinator(StateMachine):
                 reply = self._summary(event)
             case SnapshotAll():
                 reply = self._snapshot_all(event, result)
+            case ForgetTopics():
+                gone = [key for key in sorted(self.states) if key.topic_id in event.topics]
+                result.writes.extend(map(states.deletion, gone))
+                return result
             case TimePassed():
                 return result
             case _:
@@ -104,6 +110,8 @@ class ShareCoordinator(StateMachine):
         known = self.states.get(event.key)
         if known is not None and event.state_epoch < known.state_epoch:
             return StateReply(ErrorCode.FENCED_STATE_EPOCH, _FENCED_STATE)
+        if known is not None and _is_repeated(event, known):
+            return StateReply()
         fresh = ShareState(
             0 if known is None else known.snapshot_epoch + 1,
             event.state_epoch,
@@ -185,6 +193,17 @@ class ShareCoordinator(StateMachine):
 
 def _uninitialized(what: str) -> StateReply:
     return StateReply(ErrorCode.INVALID_REQUEST, f"{what} operation on uninitialized share partition not allowed.")
+
+
+def _is_repeated(event: InitializeState, known: ShareState) -> bool:
+    """Whether the state was made by the same request before, and has been written to since.
+
+    A group coordinator that is not answered in time asks again, and either request may be the later one to arrive.
+    """
+    has_moved = known.start_offset != event.start_offset and (
+        known.updates > 0 or event.start_offset == UNINITIALIZED_START
+    )
+    return event.state_epoch == known.state_epoch and (bool(known.batches) or has_moved)
 
 
 def _is_sound(batch: StateBatch) -> bool:

@@ -33,7 +33,10 @@ class ShareKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InitializeState:
-    """The group begins, or begins anew, at an offset: what was stored is void."""
+    """The group begins, or begins anew, at an offset: what was stored under earlier epochs is void.
+
+    Said twice with one epoch it holds once: the second one may arrive when members have acknowledged records already.
+    """
 
     request_id: int
     key: ShareKey
@@ -91,6 +94,13 @@ class SnapshotAll:
     wall_ms: int
     rest: Any = None
     """Keys that are left; None: all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetTopics:
+    """These topics were deleted: the state of all their share partitions goes. No reply."""
+
+    topics: frozenset[TopicId]
 
 
 @dataclass(frozen=True, slots=True)

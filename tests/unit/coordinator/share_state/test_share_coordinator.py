@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tidelog.coordinator.share_state.coordinator import ShareCoordinator
 from tidelog.coordinator.share_state.events import (
     DeleteState,
+    ForgetTopics,
     InitializeState,
     ReadState,
     ShareKey,
@@ -32,13 +35,17 @@ class Coordinator:
         self._updates = updates_per_snapshot
 
     def ask(self, event: Any) -> Any:
+        ((_, reply),) = self.tell(event)
+        return reply
+
+    def tell(self, event: Any) -> list[Any]:
+        """The replies."""
         result = self.machine.handle(0, event)
         for record in result.writes:
             self.machine.replay(record)
             self.log.append(record.encode())
-        ((_, reply),) = result.replies
         assert self.loaded() == self.machine
-        return reply
+        return result.replies
 
     def loaded(self, first: int = 0) -> ShareCoordinator:
         """What the next coordinator makes of the log."""
@@ -78,6 +85,31 @@ def test_former_leaders_and_former_states_are_fenced() -> None:
     assert coordinator.write(leader_epoch=2).error is ErrorCode.FENCED_LEADER_EPOCH
     assert coordinator.write(state_epoch=1).error is ErrorCode.FENCED_STATE_EPOCH
     assert coordinator.ask(InitializeState(1, KEY, 1, 0, 9)).error is ErrorCode.FENCED_STATE_EPOCH
+
+
+@pytest.mark.parametrize("start", [-1, 5])
+@pytest.mark.parametrize("batch", [StateBatch(7, 9, 2, 1), None])
+def test_a_request_to_initialize_that_arrives_twice_takes_nothing_away(start: int, batch: StateBatch | None) -> None:
+    """The second one may come when members have acknowledged records: they are not delivered again."""
+    coordinator = Coordinator()
+    first = InitializeState(1, KEY, 2, start, 9)
+    coordinator.ask(first)
+    assert coordinator.ask(first) == StateReply()
+    assert coordinator.read().start_offset == start
+    assert coordinator.ask(first) == StateReply(), "a leader has read, and no more"
+    coordinator.write(*([] if batch is None else [batch]), start=6)
+    before = coordinator.read()
+    assert coordinator.ask(first) == StateReply()
+    assert coordinator.read() == before
+    assert coordinator.ask(InitializeState(1, KEY, 3, start, 9)) == StateReply()
+    assert (coordinator.read().start_offset, coordinator.read().batches) == (start, ()), "a later epoch begins anew"
+
+
+def test_what_is_initialized_again_before_anything_was_written_begins_where_it_was_told_to_last() -> None:
+    coordinator = Coordinator()
+    coordinator.ask(InitializeState(1, KEY, 2, 5, 9))
+    coordinator.ask(InitializeState(1, KEY, 2, 7, 9))
+    assert coordinator.read().start_offset == 7
 
 
 def test_writes_add_up() -> None:
@@ -121,3 +153,13 @@ def test_what_is_deleted_is_gone() -> None:
     coordinator.ask(DeleteState(1, KEY))
     assert coordinator.read().error is ErrorCode.INVALID_REQUEST
     assert coordinator.loaded().states == {}
+
+
+def test_the_state_of_deleted_topics_goes() -> None:
+    coordinator = initialized()
+    other = KEY._replace(topic_id=TopicId(bytes(15) + b"o"))
+    coordinator.ask(InitializeState(1, other, 2, 5, 9))
+    coordinator.ask(InitializeState(1, KEY._replace(partition=1), 2, 5, 9))
+    coordinator.tell(ForgetTopics(frozenset({KEY.topic_id})))
+    assert list(coordinator.machine.states) == [other]
+    assert coordinator.loaded() == coordinator.machine

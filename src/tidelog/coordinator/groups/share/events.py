@@ -47,11 +47,15 @@ class ShareHeartbeatReply:
 
 @dataclass(frozen=True, slots=True)
 class StateInitialized:
-    """The share coordinator has made the state of these partitions. Answered by Done."""
+    """What the share coordinator was asked to make is made, or has failed. Answered by Done."""
 
     request_id: int
     group: str
     partitions: Partitions
+    state_epoch: int
+    """With which it was made."""
+    failed: Partitions = field(default_factory=lambda: NO_PARTITIONS)
+    """Are asked for again by the next heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +151,13 @@ class StateDeleted:
     request_id: int
     group: str
     topics: Sequence[TopicId]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetTopics:
+    """These topics were deleted: the share coordinator deletes their state by itself. No reply."""
+
+    topics: frozenset[TopicId]
 
 
 @dataclass(frozen=True, slots=True)

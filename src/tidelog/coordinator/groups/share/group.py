@@ -39,9 +39,6 @@ class ShareGroup(ModernGroup[ShareMember]):
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
         self.stored = StoredState()
-        # What is not in the log.
-        self.initializing_since_ms: dict[TopicId, int] = {}
-        """Monotonic; when the share coordinator was last asked to make state of a topic's partitions."""
 
     def _hard_state(self) -> tuple[object, ...]:
         return (*super()._hard_state(), self.stored)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Set
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.coordinator.groups.consumer.events import NamedPartitions
 from tidelog.coordinator.groups.consumer.member import Partitions
@@ -15,6 +15,7 @@ from tidelog.coordinator.groups.share.events import (
     DescribedShareMember,
     DescribeShareGroup,
     Done,
+    ForgetTopics,
     PrepareDeletion,
     PreparedOffsets,
     PrepareOffsets,
@@ -28,13 +29,15 @@ from tidelog.coordinator.groups.share.events import (
 from tidelog.coordinator.groups.share.group import ShareGroup
 from tidelog.coordinator.groups.share.heartbeat import heartbeat, remove
 from tidelog.coordinator.groups.share.records import united
-from tidelog.coordinator.groups.share.turn import SESSION, ShareDeadline, ShareTurn
+from tidelog.coordinator.groups.share.turn import SESSION, AskedStates, ShareDeadline, ShareTurn
 from tidelog.coordinator.groups.topics_view import TopicsView
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 
 if TYPE_CHECKING:
     from tidelog.coordinator.groups.part import DeadlineHandler, EventHandler, GroupResult
+    from tidelog.coordinator.groups.state import CoordinatorState
+    from tidelog.model.identifiers import TopicId
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +58,11 @@ class ShareGroups(ModernGroups[ShareGroup, ShareTurn]):
     )
     NOUN = "a share group"
 
+    def __init__(self, coordinator: CoordinatorState) -> None:
+        super().__init__(coordinator)
+        self._asked: AskedStates = {}
+        """No part of the groups: a new group is asked for before its first record makes it."""
+
     def handlers(self) -> Mapping[type, EventHandler]:
         return {
             ShareHeartbeat: self._heartbeat,
@@ -64,6 +72,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareTurn]):
             PrepareOffsets: self._prepare_offsets,
             PrepareDeletion: self._prepare_deletion,
             StateDeleted: self._deleted,
+            ForgetTopics: self._forget,
         }
 
     def deadlines(self) -> Mapping[str, DeadlineHandler]:
@@ -124,10 +133,26 @@ class ShareGroups(ModernGroups[ShareGroup, ShareTurn]):
     def _initialized(self, now_ms: int, event: StateInitialized, result: GroupResult) -> None:
         group = self._find(event.group)
         if group is not None:
-            after = group.stored.done(event.partitions)
+            after = group.stored.done(self._take_made(event))
             if after != group.stored:
                 result.writes.append(records.stored_state(event.group, after))
         result.replies.append((event.request_id, Done()))
+
+    def _take_made(self, event: StateInitialized) -> Partitions:
+        """Of what is made, the partitions of which nothing later is under way.
+
+        What is asked with a later epoch makes their state anew: what members said meanwhile would be lost.
+        """
+        asked = self._asked.get(event.group, {})
+        later = {place for place, each in asked.items() if each.state_epoch > event.state_epoch}
+        made: dict[TopicId, frozenset[int]] = {}
+        for topic_id, partitions in united(event.partitions, event.failed).items():
+            answered = frozenset(each for each in partitions if (topic_id, each) not in later)
+            for each in answered:
+                asked.pop((topic_id, each), None)
+            if done := answered & event.partitions.get(topic_id, frozenset()):
+                made[topic_id] = done
+        return made
 
     def _partitions(self, now_ms: int, event: ShareGroupPartitions, result: GroupResult) -> None:
         result.replies.append((event.request_id, self._stored(event.group)))
@@ -151,6 +176,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareTurn]):
             turn.write(records.group_epoch(event.group, epoch, group.metadata_hash))
             after = group.stored.begun(event.partitions, turn.topics.names)
             turn.write(records.stored_state(event.group, after))
+            turn.ask_for_state(event.group, event.partitions, epoch)
             return PreparedOffsets(ErrorCode.NONE, state_epoch=epoch)
 
         def refused(error: KafkaError) -> PreparedOffsets:
@@ -178,6 +204,25 @@ class ShareGroups(ModernGroups[ShareGroup, ShareTurn]):
                 result.writes.append(records.stored_state(event.group, after))
         result.replies.append((event.request_id, Done()))
 
+    def _forget(self, now_ms: int, event: ForgetTopics, result: GroupResult) -> None:
+        for group in self._groups.values():
+            if isinstance(group, ShareGroup):
+                self._forget_asked(group.group_id, event.topics)
+                after = group.stored.without_topics(event.topics)
+                if after != group.stored:
+                    result.writes.append(records.stored_state(group.group_id, after))
+
+    def _forget_asked(self, group_id: str, topics: Set[TopicId]) -> None:
+        asked = self._asked.get(group_id, {})
+        for place in [place for place in asked if place[0] in topics]:
+            del asked[place]
+
+    def _replay(self, key: Any, value: messages.Message | None) -> None:
+        super()._replay(key, value)
+        if key.group_id not in self._groups:
+            # Of the name alone: a group that gets it later counts its epochs anew.
+            self._asked.pop(key.group_id, None)
+
     def _turn(self, now_ms: int, wall_ms: int, result: GroupResult) -> ShareTurn:
         coordinator = self._coordinator
         return ShareTurn(
@@ -188,6 +233,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareTurn]):
             coordinator.deadlines,
             self._groups,
             coordinator.offset_store.knows,
+            self._asked,
             result,
         )
 

@@ -55,7 +55,7 @@ def heartbeat(turn: ShareTurn, event: ShareHeartbeat) -> ShareHeartbeatReply:
     moved = _moved(after, target.get(event.member_id, NO_PARTITIONS), assignment_epoch)
     if moved != after or before is None:
         turn.write(records.current(event.group, moved))
-    to_initialize = _to_initialize(turn, group, members)
+    to_initialize = _to_initialize(turn, group, members, epoch)
     turn.await_heartbeat(group.group_id, event.member_id)
     must_tell = event.epoch == JOINING_EPOCH or event.topics is not None or moved.assigned != after.assigned
     is_waiting = epoch > assignment_epoch or bool(group.stored.initializing) or bool(to_initialize)
@@ -198,23 +198,21 @@ def _moved(member: ShareMember, target: Partitions, assignment_epoch: int) -> Sh
     return replace(member, epoch=assignment_epoch, previous_epoch=member.epoch, assigned=target)
 
 
-def _to_initialize(turn: ShareTurn, group: ShareGroup, members: Mapping[str, ShareMember]) -> Partitions:
+def _to_initialize(
+    turn: ShareTurn, group: ShareGroup, members: Mapping[str, ShareMember], state_epoch: int
+) -> Partitions:
     """Partitions that are subscribed to and have no state yet; those that wait for it too long are named again."""
     names = frozenset[str]().union(*(member.topics for member in members.values()))
     wanted = without(subscribed(turn, names), group.stored.initialized)
-    retry_ms = turn.settings_of(group.group_id).initialize_retry_ms
-    fresh: dict[TopicId, frozenset[int]] = {}
-    for topic_id, partitions in wanted.items():
-        since_ms = group.initializing_since_ms.get(topic_id)
-        is_asked = since_ms is not None and turn.now_ms - since_ms < retry_ms
-        under_way = group.stored.initializing.get(topic_id, frozenset()) if is_asked else frozenset()
-        if partitions - under_way:
-            fresh[topic_id] = partitions - under_way
+    under_way = {
+        topic_id: frozenset(each for each in partitions if turn.awaits_state(group.group_id, topic_id, each))
+        for topic_id, partitions in group.stored.initializing.items()
+    }
+    fresh = without(wanted, under_way)
     if not fresh:
         return NO_PARTITIONS
     after = group.stored.begun(fresh, turn.topics.names)
     if after != group.stored:
         turn.write(records.stored_state(group.group_id, after))
-    for topic_id in fresh:
-        group.initializing_since_ms[topic_id] = turn.now_ms
+    turn.ask_for_state(group.group_id, fresh, state_epoch)
     return fresh

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -81,6 +81,15 @@ class StoredState:
                 for each, name in self.names.items()
                 if each not in gone or each in self.initializing or each in self.initialized
             },
+        )
+
+    def without_topics(self, topics: Set[TopicId]) -> StoredState:
+        """Without topics that were deleted."""
+        return StoredState(
+            {each: some for each, some in self.initializing.items() if each not in topics},
+            {each: some for each, some in self.initialized.items() if each not in topics},
+            self.deleting - topics,
+            {each: name for each, name in self.names.items() if each not in topics},
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from tidelog.coordinator.deadlines import Deadlines
+from tidelog.coordinator.groups.consumer.member import Partitions
 from tidelog.coordinator.groups.settings import GroupSettings
 from tidelog.coordinator.groups.share.group import ShareGroup
 from tidelog.coordinator.groups.share.settings import ShareGroupSettings
@@ -14,6 +15,7 @@ from tidelog.coordinator.groups.topics_view import TopicsView
 from tidelog.coordinator.records import CoordinatorRecord
 from tidelog.coordinator.result import Result
 from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import TopicId
 
 SESSION: Final = "share-session"
 """The member's next heartbeat is overdue."""
@@ -25,6 +27,18 @@ class ShareDeadline(NamedTuple):
     kind: str
     group_id: str
     member_id: str
+
+
+class StateAsked(NamedTuple):
+    """When the share coordinator was last asked to make state of a partition, and with which epoch."""
+
+    since_ms: int
+    """Monotonic."""
+    state_epoch: int
+
+
+AskedStates = dict[str, dict[tuple[TopicId, int], StateAsked]]
+"""[group id][topic, partition] -> what the share coordinator has not been heard of yet. Not in the log."""
 
 
 @dataclass(slots=True)
@@ -40,6 +54,7 @@ class ShareTurn:
     """[group id] -> groups of all kinds."""
     has_offsets: Callable[[str], bool]
     """Whether a group of that name has committed offsets: it is a classic one."""
+    asked: AskedStates
     result: Result[Any, Any]
 
     def settings_of(self, group_id: str) -> ShareGroupSettings:
@@ -47,6 +62,19 @@ class ShareTurn:
 
     def write(self, record: CoordinatorRecord) -> None:
         self.result.writes.append(record)
+
+    def ask_for_state(self, group_id: str, partitions: Partitions, state_epoch: int) -> None:
+        """Notes that state of these partitions is about to be made."""
+        asked = self.asked.setdefault(group_id, {})
+        for topic_id, each in partitions.items():
+            asked.update(
+                dict.fromkeys(((topic_id, partition) for partition in each), StateAsked(self.now_ms, state_epoch))
+            )
+
+    def awaits_state(self, group_id: str, topic_id: TopicId, partition: int) -> bool:
+        """Whether state of a partition was asked for, not too long ago to ask again."""
+        asked = self.asked.get(group_id, {}).get((topic_id, partition))
+        return asked is not None and self.now_ms - asked.since_ms < self.settings_of(group_id).initialize_retry_ms
 
     def group(self, group_id: str, *, joins: bool) -> ShareGroup:
         """The share group, a new one where that may be; KafkaError GROUP_ID_NOT_FOUND."""
