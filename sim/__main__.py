@@ -29,6 +29,7 @@ def main() -> int:
     parser.add_argument("--fault", action="append", default=[], help="one that each run has, such as ROT; repeatable")
     parser.add_argument("--log-dirs", type=int, help="of each broker, 1 or 2; drawn by the seed where it is not given")
     parser.add_argument("--clients", action="store_true", help="our own client takes part in each run")
+    parser.add_argument("--shares", action="store_true", help="a share group is the one application of each run")
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time, in processes of their own")
     parser.add_argument("--keep-going", action="store_true", help="make all runs, whatever fails")
     parser.add_argument("--trace", type=argparse.FileType("w"), help="a file for everything that happens, a line each")
@@ -46,8 +47,10 @@ def main() -> int:
     failed: list[int] = []
     simulated = 0.0
     faults = tuple(FaultKind[name] for name in arguments.fault)
+    chosen = arguments
     jobs = [
-        Job(seed, arguments.seconds, arguments.brokers, faults, arguments.log_dirs, arguments.clients) for seed in seeds
+        Job(seed, chosen.seconds, chosen.brokers, faults, chosen.log_dirs, chosen.clients, chosen.shares)
+        for seed in seeds
     ]
     for job in made(jobs, arguments.jobs, arguments.trace):
         if job.outcome is None:

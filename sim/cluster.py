@@ -32,6 +32,10 @@ RACK_AWARE: Final = {"replica.selector.class": "org.apache.kafka.common.replica.
 """So that followers serve consumers of their own rack (KIP-392)."""
 OFFSETS_PARTITIONS: Final = 3
 """Of `__consumer_offsets`."""
+SHARE_STATE_PARTITIONS: Final = 3
+"""Of `__share_group_state`."""
+SHARE_LOCK_MS: Final = 2000
+"""How long a record is locked for a member of a share group."""
 STARTS_MAX: Final = 60
 """Of one machine in a run; more is a crash loop."""
 
@@ -268,11 +272,11 @@ def internal_topics(plan: Plan) -> dict[str, object]:
         "transaction.state.log.num.partitions": 3,
         "transaction.state.log.replication.factor": plan.replication_factor,
         "transaction.state.log.min.isr": plan.min_insync_replicas,
-        "share.coordinator.state.topic.num.partitions": 3,
+        "share.coordinator.state.topic.num.partitions": SHARE_STATE_PARTITIONS,
         "share.coordinator.state.topic.replication.factor": plan.replication_factor,
         "share.coordinator.state.topic.min.isr": plan.min_insync_replicas,
-        "group.share.min.record.lock.duration.ms": 2000,
-        "group.share.record.lock.duration.ms": 2000,
+        "group.share.min.record.lock.duration.ms": SHARE_LOCK_MS,
+        "group.share.record.lock.duration.ms": SHARE_LOCK_MS,
         "min.insync.replicas": plan.min_insync_replicas,
         "log.flush.interval.messages": 1 if plan.flushes else 1_000_000,
         # What no reader comes across is found within the run, too.

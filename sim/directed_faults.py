@@ -6,6 +6,8 @@
                          that one is back first: it knows that records are lost, and waits for another to lead
     REBORN_IN_ELECTION   a leader dies, and the controller is far from the store: while its election of the next leader
                          is on its way, that one dies and registers again; then another controller begins
+    LEADER_LOST_IN_SHARE members of a share group have acknowledged records while earlier ones are locked, and the
+                         leader dies, in half of the runs with the broker that keeps its state
 
 A run that has one begins with it.
 """
@@ -17,13 +19,16 @@ from contextlib import ExitStack, suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from sim.checks.share_locks import led_here
+from sim.cluster import SHARE_STATE_PARTITIONS
 from sim.plan import FaultKind
 from tidelog.coordinator.partitions import partition_for
 from tidelog.coordinator.transactions.states import TransactionState
 from tidelog.metadata.znodes import CONTROLLER, broker_path
 from tidelog.model.identifiers import TopicPartition
-from tidelog.model.topics import TRANSACTION_STATE_TOPIC
+from tidelog.model.topics import SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from tidelog.records.batch import CRC_START, iterate_headers
+from tidelog.sharing.records import RecordState
 from tidelog.storage.file_names import LOG, RECOVERY_POINT_CHECKPOINT
 
 if TYPE_CHECKING:
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
     from sim.store.service import StoreService
     from sim.world.randomness import SeededRandom
     from tidelog.broker.replicas.replica import Replica
+    from tidelog.broker.sharing.partitions import LedSharePartition
     from tidelog.metadata.znodes import PartitionState
 
 LOOK_S: Final = 0.1
@@ -70,6 +76,7 @@ class DirectedTrouble:
             FaultKind.LEADER_LOST_IN_END: self._leader_lost_in_end,
             FaultKind.DAMAGED_FIRST: self._damaged_first,
             FaultKind.REBORN_IN_ELECTION: self._reborn_in_election,
+            FaultKind.LEADER_LOST_IN_SHARE: self._leader_lost_in_share,
         }
 
     async def _seen(self, holds: Callable[[], bool], look_s: float = LOOK_S) -> bool:
@@ -281,6 +288,42 @@ class DirectedTrouble:
         service = None if store is None or store.process is None else store.service
         if store is not None and service is not None:
             store.within(lambda: action(service))
+
+    # A share group's acknowledgements.
+
+    async def _leader_lost_in_share(self) -> None:
+        if self._cluster.states is None or not self._plan.share_members or not await self._alone():
+            return
+        try:
+            if await self._seen(lambda: bool(self._acknowledged_ahead()), SHARP_LOOK_S):
+                found = self._acknowledged_ahead()
+                await self._take_down_share(*found[self._random.below(len(found))])
+        finally:
+            self._end()
+
+    def _acknowledged_ahead(self) -> list[tuple[BrokerMachine, LedSharePartition]]:
+        """Share partitions with records that are done and stored, behind others that are not done."""
+        return [
+            (machine, led)
+            for machine in self._cluster.brokers
+            for led in led_here(machine)
+            if led.machine is not None
+            and any(run.state is RecordState.ACKNOWLEDGED and run.change is None for run in led.machine.runs)
+        ]
+
+    async def _take_down_share(self, leader: BrokerMachine, led: LedSharePartition) -> None:
+        partition = led.replica.topic_partition
+        number = partition_for(str(led.key), SHARE_STATE_PARTITIONS)
+        keeper = self._cluster.leader(TopicPartition(SHARE_GROUP_STATE_TOPIC, number))
+        dead = {leader, keeper} if keeper is not None and self._random.chance(0.5) else {leader}
+        self._cluster.trace.record("share_leader_dies", partition, leader.name)
+        with ExitStack() as stack:
+            for machine in self._cluster.brokers:
+                if machine in dead:
+                    stack.enter_context(self._cluster.kept_down(machine))
+                    machine.kill()
+            await self._seen(lambda: self._cluster.leader(partition) not in (None, leader))
+            await asyncio.sleep(self._random.between(0.5, 3.0))
 
 
 def _is_prepared(coordinator: BrokerMachine, partition: TopicPartition) -> bool:

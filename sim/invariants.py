@@ -26,6 +26,7 @@ INVARIANTS: Final = {
     21: "our own client: members lose partitions only as others join or leave, or as topics change",
     22: "share groups: what was acknowledged or rejected is delivered no more, and no record too often",
     23: "no user is served against an ACL that the broker knows: it knows one before it answers, any other in a second",
+    24: "share groups: a record is locked for one member at a time, and no lock outlives its time by over a second",
 }
 
 

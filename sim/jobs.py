@@ -24,6 +24,7 @@ class Job(NamedTuple):
     """That it has in any case."""
     log_dirs: int | None = None
     clients: bool = False
+    shares: bool = False
     outcome: Outcome | None = None
     failure: str = ""
     took_s: float = 0.0
@@ -51,6 +52,7 @@ def make(job: Job, trace_file: TextIO | None = None) -> Job:
             faults=job.faults,
             log_dirs=job.log_dirs,
             clients=job.clients,
+            shares=job.shares,
             trace_file=trace_file,
         )
     except RunFailedError as failure:

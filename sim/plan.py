@@ -53,6 +53,7 @@ class FaultKind(Enum):
     LEADER_LOST_IN_END = "as a transaction ends, the leader of one of its partitions dies, and its whole ISR with it"
     DAMAGED_FIRST = "a bit in the tail of a log flips, all brokers die, and that log's broker is back first"
     REBORN_IN_ELECTION = "an election is on its way while its leader dies and comes back; then a controller begins"
+    LEADER_LOST_IN_SHARE = "as records of a share group are acknowledged before earlier ones, their leader dies"
     ANSWERS_LOST = "answers to users of our own client are lost, with their connections"
 
 
@@ -69,7 +70,12 @@ DRAWN_LATER: Final = (
 faults that they had. None of them stands in `LONE`."""
 OF_DISKS: Final = (FaultKind.SHORTAGE, FaultKind.DISK_FULL, FaultKind.DISK_HANGS, FaultKind.ROT)
 OF_CLIENTS: Final = (FaultKind.ANSWERS_LOST,)
-DIRECTED: Final = (FaultKind.LEADER_LOST_IN_END, FaultKind.DAMAGED_FIRST, FaultKind.REBORN_IN_ELECTION)
+DIRECTED: Final = (
+    FaultKind.LEADER_LOST_IN_END,
+    FaultKind.DAMAGED_FIRST,
+    FaultKind.REBORN_IN_ELECTION,
+    FaultKind.LEADER_LOST_IN_SHARE,
+)
 """Faults that bring a situation about step by step; each is the first fault of its run."""
 DIRECTED_CHANCE: Final = 0.3
 ANSWERS_LOST_CHANCE: Final = 0.7
@@ -77,6 +83,12 @@ AWAITED: Final[tuple[FaultKind, ...]] = ()
 """Those that brokers do not survive yet: a run has them only where it is asked for them (`--fault`)."""
 SHARE_GROUP_CHANCE: Final = 0.3
 SECURED_CHANCE: Final = 0.3
+MEMBERS: Final = 3
+"""Of a group."""
+SHARE_MEMBERS_ALONE: Final = 8
+"""Of a share group that is the one application."""
+SUBSCRIBED: Final = ("kept", "trimmed")
+"""Topics that groups read."""
 TWO_DIRECTORIES_CHANCE: Final = 0.3
 """Of brokers with two log directories, between which replicas move."""
 OF_ENSEMBLES: Final = (FaultKind.QUORUM_LOST, FaultKind.SERVER_BEHIND, FaultKind.SERVER_DOWN)
@@ -138,8 +150,8 @@ class Plan:
     topics: tuple[TopicPlan, ...]
     groups: tuple[str, ...]
     """The protocols of the groups that there are: "classic", "consumer" (KIP-848)."""
-    shares: bool
-    """Whether there is a share group (KIP-932)."""
+    share_members: int
+    """Of a share group (KIP-932); 0: there is none."""
     transactions: tuple[str, ...]
     """The protocols of the transactional producers that there are: "before" or "since" KIP-890."""
     reassigns: bool
@@ -179,10 +191,12 @@ def draw(
     wished: tuple[FaultKind, ...] = (),
     log_dirs: int | None = None,
     clients: bool = False,
+    shares: bool = False,
 ) -> Plan:
     """A plan for a seed's run; `brokers` and `log_dirs` set their numbers, `wished` are faults that it has anyway.
 
-    `clients`: our own client takes part.
+    `clients`: our own client takes part. `shares`: a share group does, with the topics that it reads, and no other
+    group nor transactions.
     """
     drawn = (1, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 5)[random.below(15)]
     count = drawn if brokers is None else brokers
@@ -228,15 +242,22 @@ def draw(
     grouping, transacting = random.stream("groups"), random.stream("transactions")
     groups = tuple(protocol for protocol in GROUPS if grouping.chance(0.35))
     transactions = tuple(protocol for protocol in TRANSACTIONS if transacting.chance(0.3))
+    share_members = MEMBERS if random.stream("share groups").chance(SHARE_GROUP_CHANCE) else 0
+    if shares:
+        share_members, groups, transactions = SHARE_MEMBERS_ALONE, (), ()
+        topics = [topic for topic in topics if topic.name in SUBSCRIBED]
     directed = random.stream("directed")
+    needs = {
+        FaultKind.LEADER_LOST_IN_END: bool(transactions),
+        FaultKind.REBORN_IN_ELECTION: count > 2,
+        FaultKind.LEADER_LOST_IN_SHARE: bool(share_members),
+    }
     for kind in DIRECTED:
-        is_possible = count > (2 if kind is FaultKind.REBORN_IN_ELECTION else 1)
-        is_possible = is_possible and (bool(transactions) or kind is not FaultKind.LEADER_LOST_IN_END)
-        if directed.chance(DIRECTED_CHANCE) and is_possible:
+        if directed.chance(DIRECTED_CHANCE) and count > 1 and needs.get(kind, True):
             faults.append(kind)
     if transactions:
         topics.append(TopicPlan("accounts", 3, topics[0].configs, transactional=True))
-    secured = not is_lone and random.stream("security").chance(SECURED_CHANCE)
+    secured = not is_lone and random.stream("security").chance(SECURED_CHANCE) and not shares
     if secured:
         topics.append(TopicPlan("guarded", 2, topics[0].configs, guarded=True))
     return Plan(
@@ -251,7 +272,7 @@ def draw(
         disk_latency_s=((0.0001, 0.008), (0.0001, 0.008), (0.002, 0.05))[random.stream("disks").below(3)],
         topics=tuple(topics),
         groups=groups,
-        shares=random.stream("share groups").chance(SHARE_GROUP_CHANCE),
+        share_members=share_members,
         transactions=transactions,
         reassigns=reassigns,
         tombstones_go=tombstones_go,

@@ -14,7 +14,8 @@ from sim.checks.live_logs import LiveLogs
 from sim.checks.log_checks import Batch, check_log
 from sim.checks.rot import rotten_batches
 from sim.checks.settings import settings_that_differ
-from sim.cluster import Cluster
+from sim.checks.share_locks import ShareLocks
+from sim.cluster import SHARE_LOCK_MS, Cluster
 from sim.faults import Trouble
 from sim.invariants import require
 from sim.machine import STORE
@@ -92,16 +93,19 @@ def run(
     faults: tuple[FaultKind, ...] = (),
     log_dirs: int | None = None,
     clients: bool = False,
+    shares: bool = False,
     trace_file: TextIO | None = None,
 ) -> Outcome:
     """Simulates `seconds` of load and faults, and the healing afterwards; `faults` are some that it has in any case.
 
-    With `clients` the product's own client takes part.
+    With `clients` the product's own client takes part, with `shares` a share group and no other application.
     """
     loop = VirtualLoop(SeededRandom(seed, "loop"))
     trace = Trace(loop.time, trace_file)
     random = SeededRandom(seed, "run")
-    plan = draw(random.stream("plan"), brokers=brokers, wished=faults, log_dirs=log_dirs, clients=clients)
+    plan = draw(
+        random.stream("plan"), brokers=brokers, wished=faults, log_dirs=log_dirs, clients=clients, shares=shares
+    )
     simulation = Simulation(seed, seconds, plan, loop, random, trace)
     asyncio.set_event_loop(None)
     try:
@@ -120,6 +124,8 @@ def run(
             command += f" --log-dirs {log_dirs}"
         if clients:
             command += " --clients"
+        if shares:
+            command += " --shares"
         raise RunFailedError(
             f"{last}\nplan: {simulation.plan}\n{type(error).__name__}: {error}\nreplay: {command}"
         ) from error
@@ -169,6 +175,7 @@ class Simulation:
         self._users = ClientUsers(plan, self.cluster, self._router, own, trace, lambda: self.history.generation)
         self._access = self._make_access()
         self._live_logs = LiveLogs(self.cluster.brokers, self.cluster.checker, random.stream("live logs"))
+        self._share_locks = ShareLocks(self.cluster.brokers, loop.time, SHARE_LOCK_MS)
         self._trouble = Trouble(self.cluster, plan, random.stream("trouble"))
 
     def outcome(self) -> Outcome:
@@ -433,6 +440,7 @@ class Simulation:
             self.cluster.checker.check()
             check_flushes(self.cluster.brokers)
             self._live_logs.check()
+            self._share_locks.check()
 
     async def _within(
         self, work: Awaitable[object], seconds: float, complaint: str, others: Sequence[asyncio.Task[None]]

@@ -115,9 +115,10 @@ def live(mutant: Mutant, seeds: int, seconds: float) -> tuple[int, str]:
 
     logging.disable(logging.WARNING)
     is_of_clients = any(edit.module.startswith("client.") for edit in mutant.edits)
+    is_of_shares = mutant in SHARING_MUTANTS
     for seed in range(1, seeds + 1):
         try:
-            run(seed, seconds, clients=is_of_clients)
+            run(seed, seconds, clients=is_of_clients, shares=is_of_shares)
         except RunFailedError as failure:
             lines = [line for line in str(failure).split("\n") if "Error: " in line.partition(" (")[0][:60]]
             return seed, (lines[-1] if lines else str(failure).split("\n")[-2])[:160]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sim.mutants.mutant import Mutant
+from sim.mutants.mutant import Edit, Mutant
 
 SHARING_MUTANTS: Final = (
     Mutant(
@@ -20,5 +20,42 @@ SHARING_MUTANTS: Final = (
         "run.delivery_count >= self.settings.delivery_count_limit",
         "run.delivery_count > self.settings.delivery_count_limit",
         "a record that is released is delivered once more than it may be",
+    ),
+    Mutant(
+        "share-lock-short",
+        "sharing.partition",
+        "        deadline_ms = now_ms + self.settings.record_lock_duration_ms\n        acquired",
+        "        deadline_ms = now_ms + self.settings.record_lock_duration_ms // 20\n        acquired",
+        "a lock ends before its time: two members have the record",
+    ),
+    Mutant(
+        "share-lock-endless",
+        "sharing.partition",
+        "        if acquired:\n            self._expect(deadline_ms)\n",
+        "        if acquired:\n            pass\n",
+        "nothing looks when a lock's time is over: it ends with the member's session",
+    ),
+    Mutant(
+        "share-leader-not-fenced",
+        "coordinator.share_state.coordinator",
+        "        if 0 <= event.leader_epoch < known.leader_epoch:\n"
+        "            return StateReply(ErrorCode.FENCED_LEADER_EPOCH, _FENCED_LEADER)\n"
+        "        if 0 <= event.state_epoch",
+        "        if 0 <= event.state_epoch",
+        "a leader that was deposed, and has not heard of it, still writes: what it releases may be done by then",
+    ),
+    Mutant(
+        "share-state-made-twice",
+        "coordinator.share_state.coordinator",
+        "if known is not None and _is_repeated(event, known):",
+        "if False:",
+        "state that is asked for anew, because an answer was late, forgets what members have acknowledged meanwhile",
+        (
+            Edit(
+                "coordinator.groups.share.turn",
+                "        return asked is not None and self.now_ms",
+                "        return False and asked is not None and self.now_ms",
+            ),
+        ),
     ),
 )

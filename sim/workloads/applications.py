@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from sim.checks.group_history import GroupHistory
 from sim.checks.share_history import ShareHistory
 from sim.checks.transaction_history import TransactionHistory
-from sim.cluster import OFFSETS_PARTITIONS
+from sim.cluster import OFFSETS_PARTITIONS, SHARE_LOCK_MS
+from sim.plan import MEMBERS, SUBSCRIBED
 from sim.workloads.coordination import PAUSE_S, committed_offsets
 from sim.workloads.members import ClassicMember, ConsumerMember, Member
 from sim.workloads.share_members import ShareMember
@@ -32,11 +33,9 @@ if TYPE_CHECKING:
     from sim.world.randomness import SeededRandom
     from sim.world.trace import Trace
 
-MEMBERS: Final = 3
-"""Of a group."""
 DELIVERY_COUNT_LIMIT: Final = 5
 """group.share.delivery.count.limit."""
-SUBSCRIBED: Final = ("kept", "trimmed")
+SHARE_GROUP: Final = "share-group"
 
 
 class Applications:
@@ -68,7 +67,12 @@ class Applications:
                 self._member(protocol, group, f"{protocol}{number}") for number in range(MEMBERS)
             ]
         self.share_history = ShareHistory(
-            "share-group", DELIVERY_COUNT_LIMIT, cluster.leadership, cluster.presumed_leadership
+            SHARE_GROUP,
+            DELIVERY_COUNT_LIMIT,
+            cluster.leadership,
+            cluster.presumed_leadership,
+            lock_s=SHARE_LOCK_MS / 1000,
+            now=loop.time,
         )
         self._share_members = [
             ShareMember(
@@ -80,7 +84,7 @@ class Applications:
                 trace,
                 self._topic_ids,
             )
-            for number in range(MEMBERS if plan.shares else 0)
+            for number in range(plan.share_members)
         ]
         self.transactions = TransactionHistory()
         accounts = plan.transactional_partitions
@@ -142,6 +146,8 @@ class Applications:
         """Begins all of them; the topics are there."""
         if self._groups or self._share_members:
             await self._learn_topic_ids()
+        if self._share_members:
+            await self._share_from_the_first()
         work = [producer.run() for producer in self._producers]
         work += [reader.run() for reader in self._readers]
         work += [member.run() for member in self._share_members]
@@ -215,6 +221,20 @@ class Applications:
         found = await committed_offsets(router, group, partitions, self._trace)
         router.close()
         return found
+
+    async def _share_from_the_first(self) -> None:
+        """The share group begins with the first record, so that state which is lost shows as deliveries."""
+        router = self._make_router("share settings")
+        request = messages.IncrementalAlterConfigsRequest
+        change = request.AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
+        resource = request.AlterConfigsResource(resource_type=32, resource_name=SHARE_GROUP, configs=[change])
+        is_set = False
+        while not is_set:
+            with contextlib.suppress(OSError, TimeoutError):
+                response = await router.ask_any(ApiKey.INCREMENTAL_ALTER_CONFIGS, request(resources=[resource]))
+                is_set = not response.responses[0].error_code
+            await asyncio.sleep(PAUSE_S)
+        router.close()
 
     async def _learn_topic_ids(self) -> None:
         router = self._make_router("topic ids")

@@ -11,13 +11,14 @@ import contextlib
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from sim.world.network import SimulatedTransport
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import framing, messages
 from tidelog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sim.world.randomness import SeededRandom
     from tidelog.ports.network import Network
@@ -81,6 +82,15 @@ class Client(asyncio.Protocol):
     @property
     def is_connected(self) -> bool:
         return self._transport is not None
+
+    def wholeness(self) -> Callable[[], bool]:
+        """Tells, whenever it is called, whether the connection of now is still there, at both ends."""
+        near = self._transport
+
+        def is_whole() -> bool:
+            return isinstance(near, SimulatedTransport) and not near.is_closing() and not near.peer.is_closing()
+
+        return is_whole
 
     def send(self, key: ApiKey, message: Message, version: int | None = None) -> asyncio.Future[Any]:
         """Sends a request, behind those before it; its response comes, or ConnectionError."""

@@ -17,7 +17,7 @@ from tidelog.protocol.apis import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sim.checks.share_history import ShareHistory
+    from sim.checks.share_history import Lock, ShareHistory
     from sim.workloads.client import Router
     from sim.world.randomness import SeededRandom
     from sim.world.trace import Trace
@@ -44,7 +44,7 @@ IDLE_ROUNDS: Final = 5
 
 
 class ShareMember:
-    """One member; it fetches from all partitions, as a member of a small group may."""
+    """One member; it fetches from all partitions that any member was given, so that members meet at each of them."""
 
     def __init__(
         self,
@@ -65,8 +65,12 @@ class ShareMember:
         self._topic_ids = topic_ids
         self._coordinator = Coordinator(router, KeyType.GROUP, history.group)
         self._epoch = 0
+        self._tells_all = True
+        """A heartbeat without an answer is followed by one that says all: then the assignment is told again."""
         self._sessions: dict[int, int] = {}
         """[broker] -> the epoch of the next request there."""
+        self._locks: list[Lock] = []
+        """Of what it has not acknowledged yet."""
         self.idle_rounds = 0
         self.calm = False
         """Set it, and it accepts all that it gets, and neither vanishes nor closes."""
@@ -79,11 +83,18 @@ class ShareMember:
                 await self._round()
             except (OSError, TimeoutError) as error:
                 self._trace.record("share_member_retries", self.name, repr(error))
+                self._give_up()
                 self.idle_rounds = 0
                 await asyncio.sleep(self._random.between(0.0, 2 * PAUSE_S))
             if not self.calm and self._random.chance(VANISH_CHANCE):
                 await asyncio.sleep(self._random.between(0.0, VANISH_S_MAX))
         self._router.close()
+
+    def _give_up(self) -> None:
+        """Forgets what it holds: how long that is locked is not known any more."""
+        for lock in self._locks:
+            lock.is_given_up = True
+        self._locks.clear()
 
     @property
     def has_seen_all(self) -> bool:
@@ -95,8 +106,9 @@ class ShareMember:
             group_id=self._history.group,
             member_id=self.name,
             member_epoch=self._epoch,
-            subscribed_topic_names=sorted(self._topic_ids) if self._epoch == 0 else None,
+            subscribed_topic_names=sorted(self._topic_ids) if self._epoch == 0 or self._tells_all else None,
         )
+        self._tells_all = True
         response = await self._coordinator.ask(ApiKey.SHARE_GROUP_HEARTBEAT, request, version=VERSION)
         code = ErrorCode(response.error_code)
         self._coordinator.check(code)
@@ -104,11 +116,22 @@ class ShareMember:
             self._epoch = 0
             raise ConnectionError(f"{code.name}: {response.error_message}")
         self._epoch = response.member_epoch
+        self._tells_all = False
+        if response.assignment is not None:
+            given = {
+                (bytes(each.topic_id), number)
+                for each in response.assignment.topic_partitions
+                for number in each.partitions
+            }
+            self._history.assigned |= {
+                each for each in self._partitions if (bytes(self._topic_ids[each.topic]), each.partition) in given
+            }
 
     async def _round(self) -> None:
         await self._router.refresh(sorted({partition.topic for partition in self._partitions}))
         by_leader: dict[int, list[TopicPartition]] = {}
-        for partition in self._partitions:
+        places = [partition for partition in self._partitions if partition in self._history.assigned]
+        for partition in places:
             leader = self._router.leader(partition)
             if leader is None or leader.broker_id < 0:
                 raise ConnectionError(f"{partition} has no leader")
@@ -116,7 +139,9 @@ class ShareMember:
         got = 0
         for broker, partitions in by_leader.items():
             got += await self._fetch(broker, partitions)
-        self.idle_rounds = 0 if got else self.idle_rounds + 1
+        self.idle_rounds = 0 if got or len(places) < len(self._partitions) else self.idle_rounds + 1
+        if not places:
+            await asyncio.sleep(PAUSE_S)
 
     async def _fetch(self, broker: int, partitions: Sequence[TopicPartition]) -> int:
         """Fetches and acknowledges; how many records it got."""
@@ -150,28 +175,34 @@ class ShareMember:
         response = await self._router.ask(broker, ApiKey.SHARE_FETCH, message, version=VERSION)
         self._check(response)
         self._sessions[broker] = epoch + 1
-        got = 0
+        got: list[tuple[TopicPartition, int, int, Lock | None]] = []
+        is_whole = self._router.brokers[broker].wholeness()
         for place, data in self._answers(response):
             if data.error_code:
                 # The session may name partitions that have moved: the next one begins anew.
                 self._sessions.pop(broker, None)
                 raise ConnectionError(f"{place}: {ErrorCode(data.error_code).name}")
             for each in data.acquired_records:
-                self._trace.record("share_acquires", self.name, str(place), each.first_offset, each.last_offset)
-                self._history.acquired(
-                    place, self.name, each.first_offset, each.last_offset, each.delivery_count, asked[place]
-                )
-                got += each.last_offset - each.first_offset + 1
-                await self._acknowledge(broker, place, each.first_offset, each.last_offset)
-        return got
+                first, last = each.first_offset, each.last_offset
+                self._trace.record("share_acquires", self.name, str(place), first, last)
+                count, was = each.delivery_count, asked[place]
+                lock = self._history.acquired(place, self.name, first, last, count, was, is_whole)
+                got.append((place, first, last, lock))
+        self._locks = [lock for *_, lock in got if lock is not None]
+        for place, first, last, lock in got:
+            await self._acknowledge(broker, place, first, last, lock)
+        self._locks.clear()
+        return sum(last - first + 1 for _, first, last, _ in got)
 
-    async def _acknowledge(self, broker: int, place: TopicPartition, first: int, last: int) -> None:
+    async def _acknowledge(self, broker: int, place: TopicPartition, first: int, last: int, lock: Lock | None) -> None:
         drawn = KINDS[self._random.below(len(KINDS))]
         kind = ACCEPT if self.calm else RELEASE if first % UNBEARABLE == 0 else drawn
         if not self.calm and first % POISON_EVERY + last - first >= POISON_EVERY - 1:
             kind = RELEASE
         if not self.calm and self._random.chance(VANISH_CHANCE):
             await asyncio.sleep(self._random.between(0.0, VANISH_S_MAX))
+        if lock is not None:
+            lock.is_given_up = True
         epoch = self._sessions.pop(broker)
         request = messages.ShareAcknowledgeRequest
         batch = request.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
