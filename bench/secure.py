@@ -20,6 +20,7 @@ import contextlib
 import datetime
 import json
 import os
+import random
 import shutil
 import socket
 import statistics
@@ -172,7 +173,7 @@ def create_topic(server: Server, name: str, partitions: int) -> None:
 # The parts.
 
 
-def produce(servers: list[Server], work: Path, rounds: int, seconds: float) -> None:
+def produce(servers: list[Server], work: Path, rounds: int, seconds: float, warm_up_s: float) -> None:
     meta = json.loads((work / "requests/meta.json").read_text())
     for name, request, connections, in_flight in SHAPES:
         found: dict[str, list[tuple[float, float]]] = {server.name: [] for server in servers}
@@ -180,7 +181,8 @@ def produce(servers: list[Server], work: Path, rounds: int, seconds: float) -> N
             for server in servers:
                 before_s = server.cpu_s()
                 arguments = ("produce", work / "requests" / request, meta[request]["poff"], PARTITIONS, in_flight)
-                clients = [server.start(*arguments, seconds) for _ in range(connections)]
+                lasting = seconds if index else warm_up_s
+                clients = [server.start(*arguments, lasting) for _ in range(connections)]
                 results = [outcome(client) for client in clients]
                 size = sum(result["requests"] for result in results) * meta[request]["payload"]
                 rate = sum(result["requests"] / result["seconds"] for result in results) * meta[request]["payload"]
@@ -269,7 +271,7 @@ def acls(work: Path, rounds: int, seconds: float) -> None:
             small.create_topic(broker.bootstrap)
         found: dict[str, list[dict[str, float]]] = {name: [] for name in servers}
         for index in range(2 * rounds + 1):
-            for name, broker in servers.items():
+            for name, broker in random.sample(list(servers.items()), len(servers)):
                 port = int(broker.bootstrap.rpartition(":")[2])
                 figures = small.load(work, small.Server(port, broker.pid), shape, seconds / 2)
                 if index:
@@ -336,6 +338,7 @@ def main() -> None:
     parser.add_argument("--kafka", type=Path, metavar="DIR", help="measure Apache Kafka from DIR as well")
     parser.add_argument("--rounds", type=int, default=3, help="that count (%(default)s)")
     parser.add_argument("--seconds", type=float, default=3, help="of each run (%(default)s)")
+    parser.add_argument("--warm-up", type=float, default=10, help="seconds that do not count, for Java (%(default)s)")
     parser.add_argument("--only", action="append", choices=PARTS, help="this part; may be repeated")
     options = parser.parse_args()
     parts = options.only or PARTS
@@ -354,7 +357,7 @@ def main() -> None:
                 for server in servers:
                     create_topic(server, "t", PARTITIONS)
                 if "produce" in parts:
-                    produce(servers, work, options.rounds, options.seconds)
+                    produce(servers, work, options.rounds, options.seconds, options.warm_up)
                 if "read" in parts:
                     read(servers, options.rounds)
                 if "storm" in parts:

@@ -215,7 +215,7 @@ class Access:
     """What one connection may do: its principal's decisions, remembered."""
 
     __slots__ = (
-        *("_authorizer", "_is_super", "_remembered", "_second", "_told", "_untold", "_version"),
+        *("_authorizer", "_is_super", "_remembered", "_second", "_told", "_untold", "_version", "_written"),
         *("host", "principal"),
     )
 
@@ -226,11 +226,13 @@ class Access:
         self._is_super = self.principal in authorizer.super_users
         self._version = authorizer.version
         self._remembered: dict[tuple[Operation, ResourceType, str | None], bool] = {}
+        self._written: set[str] = set()
+        """Topics that may be written, of those that were asked for."""
         self._second = 0
         """In which `_told` denials were logged; `_untold` were not, since the last line."""
         self._told = self._untold = 0
 
-    def allows(self, operation: Operation, kind: ResourceType, name: str, quiet: bool = False) -> bool:
+    def allows(self, operation: Operation, kind: ResourceType, name: str, *, quiet: bool = False) -> bool:
         """Whether the connection's principal may do `operation` to the resource; a denial is logged unless `quiet`."""
         if self._is_super:
             return True
@@ -238,6 +240,15 @@ class Access:
         if self._version == self._authorizer.version and self._remembered.get((operation, kind, name)):
             return True
         return self._decide(operation, kind, name, self._authorize, quiet=quiet)
+
+    def may_write(self, topic: str) -> bool:
+        """As `allows` of WRITE, without a line in the log: what the compiled way of produce requests asks."""
+        if self._is_super or (topic in self._written and self._version == self._authorizer.version):
+            return True
+        allowed = self.allows(Operation.WRITE, ResourceType.TOPIC, topic, quiet=True)
+        if allowed:
+            self._written.add(topic)
+        return allowed
 
     def allows_any(self, operation: Operation, kind: ResourceType) -> bool:
         """Whether it may do `operation` to any resource of the type."""
@@ -255,7 +266,7 @@ class Access:
         version = self._authorizer.version
         if self._version != version or len(self._remembered) >= REMEMBERED_MAX:
             # New ones: an I/O thread that decides meanwhile keeps what it has decided by the former ACLs among theirs.
-            self._remembered = {}
+            self._remembered, self._written = {}, set()
             self._version = version
         remembered, question = self._remembered, (operation, kind, name)
         decision = remembered.get(question)
@@ -299,8 +310,11 @@ class AuditedAccess(Access):
 
     __slots__ = ()
 
-    def allows(self, operation: Operation, kind: ResourceType, name: str, quiet: bool = False) -> bool:
+    def allows(self, operation: Operation, kind: ResourceType, name: str, *, quiet: bool = False) -> bool:
         return self._audited(super().allows(operation, kind, name, quiet=quiet), operation, kind, name)
+
+    def may_write(self, topic: str) -> bool:
+        return self.allows(Operation.WRITE, ResourceType.TOPIC, topic, quiet=True)
 
     def allows_any(self, operation: Operation, kind: ResourceType) -> bool:
         return self._audited(super().allows_any(operation, kind), operation, kind, None)

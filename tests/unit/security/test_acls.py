@@ -84,6 +84,20 @@ def test_each_denial_is_logged_with_the_acl_that_would_allow(caplog: pytest.LogC
     assert caplog.messages[-1] == asked + denying
 
 
+def test_what_produce_requests_ask_follows_the_acls(caplog: pytest.LogCaptureFixture) -> None:
+    """Silently: what is denied is asked once more by what logs it."""
+    authorizer = Authorizer()
+    access = authorizer.access(Principal("alice"), "h")
+    with caplog.at_level(logging.INFO):
+        assert not access.may_write("orders")
+        authorizer.set_acls(TOPIC, [AclEntry("User:alice", "*", Operation.WRITE, Permission.ALLOW)])
+        assert [access.may_write("orders") for _ in range(2)] == [True, True]
+        authorizer.set_acls(TOPIC, [])
+        assert not access.may_write("orders")
+        assert Authorizer(["User:alice"]).access(Principal("alice"), "h").may_write("orders")
+    assert caplog.messages == []
+
+
 def test_denials_without_end_fill_no_disk(caplog: pytest.LogCaptureFixture) -> None:
     """A hundred lines in a second for a connection; the next one says how many are missing."""
     now = 0

@@ -25,7 +25,6 @@ from tidelog.broker.peer import CloseConnection
 from tidelog.model.errors import KafkaError
 from tidelog.model.topics import INTERNAL_TOPICS
 from tidelog.protocol.framing import REQUEST_SIZE_MIN
-from tidelog.security.access import Operation, ResourceType
 
 cdef enum:
     PRODUCE = 0
@@ -43,8 +42,6 @@ cdef enum:
 
 cdef Py_ssize_t frame_min = REQUEST_SIZE_MIN
 cdef object internal_topics = INTERNAL_TOPICS
-cdef object write_operation = Operation.WRITE
-cdef object topic_resource = ResourceType.TOPIC
 cdef object kafka_error = KafkaError
 cdef object close_connection = CloseConnection
 cdef object logger = logging.getLogger("tidelog.broker.requests.dispatch")
@@ -260,8 +257,8 @@ cdef bint may_write(peer, topic) except -1:
     if topic in internal_topics:
         return False
     access = load(peer, &ACCESS)
-    # Quiet: what is denied here is asked, and logged, once more by the general code.
-    return access is None or access.allows(write_operation, topic_resource, topic, True)
+    # What is denied here is asked, and logged, once more by the general code.
+    return access is None or access.may_write(topic)
 
 
 cdef bint appended_alone(replicas, replica, leader, log, Appended* appended, Py_ssize_t size) except -1:
