@@ -67,7 +67,7 @@ def _read_files(
     """What the files have; the brokers are asked for the rest."""
     from pyspark_tidelog.segments.reading import parts_of
 
-    for part in parts_of(options, offset_range):
+    for part in parts_of(cluster, options, offset_range):
         yield from _read_part(cluster, options, offset_range, wanted, part)
 
 
@@ -101,7 +101,7 @@ def _read_part(
     else:
         return
     rest = replace(whole, start=position, end=part.end)
-    for other in parts_of(options, rest, replica=part.replica + 1, reason=reason):
+    for other in parts_of(cluster, options, rest, replica=part.replica + 1, reason=reason):
         yield from _read_part(cluster, options, whole, wanted, other)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from pyspark_tidelog.segments.epochs import agreed_end, in_file, read_epochs
 from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.ports.disk import Disk
+from tidelog.records.epochs import EpochCache
 from tidelog.storage.checkpoints import decode_offsets, decode_partition_metadata
 from tidelog.storage.errors import CorruptFile, InvalidLogFolder
 from tidelog.storage.file_names import (
@@ -38,6 +40,14 @@ class PartitionFolder:
     """Records below were deleted, though they may still be there."""
     cleaned_offset: int
     """Below it compaction leaves gaps between segments; 0 where it never ran."""
+    epochs: EpochCache | None = None
+    """None where the folder does not tell."""
+    limited: str = ""
+    """Why the high watermark is not the checkpoint's."""
+
+    def up_to(self, end: int, reason: str) -> PartitionFolder:
+        """The folder where only records below `end` count."""
+        return self if end >= self.high_watermark else replace(self, high_watermark=end, limited=reason)
 
 
 def log_directories(disk: Disk, roots: Sequence[str]) -> list[str]:
@@ -73,7 +83,10 @@ def partitions_in(disk: Disk, directory: str) -> Iterator[TopicPartition]:
 
 
 def folders_of(disk: Disk, directories: Sequence[str], topic_partition: TopicPartition) -> list[PartitionFolder]:
-    """The replicas of a partition in these log directories; the one that is known to have most comes first."""
+    """The replicas of a partition in these log directories; the one that is known to have most comes first.
+
+    Where their leader epochs tell that some have records which another leader overruled, those do not count.
+    """
     found = []
     for directory in directories:
         path = f"{directory}/{topic_partition.topic}-{topic_partition.partition}"
@@ -89,9 +102,29 @@ def folders_of(disk: Disk, directories: Sequence[str], topic_partition: TopicPar
                 high_watermark,
                 _checkpoint(disk, directory, LOG_START_CHECKPOINT).get(topic_partition, 0),
                 _checkpoint(disk, directory, CLEANER_CHECKPOINT).get(topic_partition, 0),
+                read_epochs(disk, path),
             )
         )
-    return sorted(found, key=lambda folder: folder.high_watermark, reverse=True)
+    return sorted(_agreed(found), key=lambda folder: folder.high_watermark, reverse=True)
+
+
+def _agreed(folders: list[PartitionFolder]) -> list[PartitionFolder]:
+    """Replicas, each up to where it agrees with the one that knows the latest leader."""
+    told = [(folder.epochs.latest, folder) for folder in folders if folder.epochs is not None]
+    if len(told) < 2:
+        return folders
+    last_epoch, latest = max(told, key=lambda each: each[0])
+    assert latest.epochs is not None
+    end_of = in_file(latest.epochs)
+    result = []
+    for folder in folders:
+        same_topic = folder.topic_id == latest.topic_id
+        if folder.epochs is not None and same_topic and folder.epochs.latest < last_epoch:
+            end = agreed_end(folder.epochs, folder.high_watermark, end_of)
+            result.append(folder.up_to(end, f"{folder.path} parts from {latest.path} at offset {end}"))
+        else:
+            result.append(folder)
+    return result
 
 
 def topic_id_of(disk: Disk, path: str) -> TopicId | None:

@@ -115,7 +115,8 @@ def _parts_of(files: PartitionFiles, start: int, end: int, *, committed: bool) -
         yield Missing(position, end, str(error))
         return
     if position < end:
-        yield Missing(position, end, f"{folder.path} is known to be committed up to offset {position} only")
+        reason = folder.limited or f"{folder.path} is known to be committed up to offset {position} only"
+        yield Missing(position, end, reason)
 
 
 def _pieces(segment: Segment, start: int, end: int, aborted: AbortedSpans | None) -> Iterator[Piece]:

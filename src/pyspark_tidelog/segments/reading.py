@@ -8,9 +8,14 @@ from typing import Final
 from pyspark_tidelog.errors import OptionError
 from pyspark_tidelog.offsets import OffsetRange
 from pyspark_tidelog.options import SourceOptions
+from pyspark_tidelog.segments.agreement import agreed_end, by_leader
 from pyspark_tidelog.segments.catalog import SegmentsCatalog
-from pyspark_tidelog.segments.directories import folders_of, log_directories
+from pyspark_tidelog.segments.directories import PartitionFolder, folders_of, log_directories
+from pyspark_tidelog.segments.partition import FolderChanged, PartitionFiles
 from pyspark_tidelog.segments.pieces import Missing, Piece, read_parts
+from tidelog.client.blocking import BlockingCluster
+from tidelog.client.errors import ClientError
+from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import format_topic_id
 from tidelog.ports.real import SystemDisk
 
@@ -34,11 +39,16 @@ def open_catalog(options: SourceOptions) -> SegmentsCatalog:
 
 
 def parts_of(
-    options: SourceOptions, offset_range: OffsetRange, *, replica: int = 0, reason: str = ""
+    cluster: BlockingCluster | None,
+    options: SourceOptions,
+    offset_range: OffsetRange,
+    *,
+    replica: int = 0,
+    reason: str = "",
 ) -> Iterator[Piece | Missing]:
     """A range of offsets from the files, as pieces of bytes; what they lack is said.
 
-    `replica` and `reason`: as in `read_parts`.
+    With a `cluster` the partition's leader says which records are its. `replica` and `reason`: as in `read_parts`.
     """
     chosen = SystemDisk()
     try:
@@ -55,8 +65,21 @@ def parts_of(
     ]
     if folders and not same:
         reason = "the folders are those of another topic of that name"
+    if cluster is not None:
+        same = [_agreed(cluster, folder) for folder in same]
     start, end = offset_range.start, offset_range.end
     return read_parts(chosen, same, start, end, committed=options.read_committed, replica=replica, reason=reason)
+
+
+def _agreed(cluster: BlockingCluster, folder: PartitionFolder) -> PartitionFolder:
+    """The folder up to where its records are the leader's."""
+    if not folder.high_watermark:
+        return folder
+    try:
+        end = agreed_end(PartitionFiles(SystemDisk(), folder), by_leader(cluster, folder.topic_partition))
+    except (KafkaError, ClientError, FolderChanged, OSError) as error:
+        return folder.up_to(0, f"whether {folder.path} is what the leader has cannot be told: {error}")
+    return folder.up_to(end, f"{folder.path} parts from the leader's log at offset {end}")
 
 
 @cache

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.storage.support import NOW_MS, TOPIC_ID, TP, batch, let_go, marker, open_manager
+from tests.waiting import until
 
 from pyspark_tidelog import connections
 from pyspark_tidelog.batch import TidelogBatchReader
@@ -17,6 +18,7 @@ from pyspark_tidelog.errors import DataLoss, OptionError, SourceError, UnknownTo
 from pyspark_tidelog.options import parse_options
 from pyspark_tidelog.segments.directories import folders_of
 from pyspark_tidelog.segments.pieces import Missing, Piece, read_parts
+from pyspark_tidelog.stream import TidelogStreamReader
 from tidelog.client import admin
 from tidelog.client.blocking import BlockingCluster
 from tidelog.model.identifiers import TopicPartition
@@ -237,6 +239,28 @@ def test_the_broker_gives_what_the_files_lack(
     put(client, 100, 104)
     assert values(reader(copy, **brokers)) == numbers(100, 104)
     assert asked(caplog) == ["topicone-0 [0, 4)"]
+
+
+def test_a_stream_takes_files_and_the_newest_from_the_broker(
+    cluster: tuple[Cluster, BlockingCluster, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Batch by batch, as Spark asks."""
+    started, client, copy = cluster
+    caplog.set_level(logging.INFO)
+    given = {"kafka.bootstrap.servers": started.bootstrap, "segments": str(copy), "subscribe": TP.topic}
+    stream = TidelogStreamReader(parse_options(given | {"startingOffsets": "earliest"}, streaming=True))
+    start = stream.initialOffset()
+    for first, end, lacked in ((0, 50, "topicone-0 [40, 50)"), (50, 54, "topicone-0 [50, 54)")):
+        put(client, max(first, 50), end)
+        until(lambda since=start: stream.latestOffset(since) != since, "the stream sees that there is more")
+        behind = stream.latestOffset(start)
+        in_task = pickle.loads(pickle.dumps(stream))
+        batches = [batch for each in stream.partitions(start, behind) for batch in in_task.read(each)]
+        assert [value for batch in batches for value in batch.column("value").to_pylist()] == numbers(first, end)
+        assert asked(caplog) == [lacked]
+        caplog.clear()
+        start = behind
+    stream.stop()
 
 
 def test_a_transaction_that_files_show_as_open_is_left_to_the_broker(tmp_path: Path) -> None:
