@@ -84,6 +84,12 @@ def test_flushes_and_cut_bytes_are_told(compacted: Broker) -> None:
     assert found["tidelog_log_truncated_bytes_total"][NONE] == 70
     assert found["tidelog_log_recovery_cut_bytes_total"][NONE] == 7
     assert found["tidelog_log_recovered_bytes_total"][NONE] == 0
+    cordoned = "kafka_log_logmanager_logdirectorycordoned"
+    assert set(found[cordoned].values()) == {0}
+    first, second = (directory.path for directory in compacted.logs.directories)
+    compacted.logs.cordoned = (second,)
+    by_path = {dict(labels)["logDirectory"]: value for labels, value in page_of(compacted)[cordoned].items()}
+    assert by_path == {first: 0, second: 1}
 
 
 def test_a_start_is_told_while_it_goes_on() -> None:

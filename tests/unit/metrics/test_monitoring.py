@@ -68,3 +68,28 @@ def test_every_alert_has_its_metrics_and_its_advice(page: str) -> None:
 def test_the_board_is_what_its_module_makes() -> None:
     """`make reference` writes it."""
     assert (DOCS / "monitoring/grafana.json").read_text() == text()
+
+
+def names_of(text: str) -> set[str]:
+    """Names of metrics between backticks, `a_{b,c}` for two of them; labels in braces are left out."""
+    found = set()
+    for quoted in re.findall(r"`((?:kafka|tidelog|process)_[^` ]*)`", text):
+        alternatives = [""]
+        for plain, braces in re.findall(r"(\w+)|\{([^}]*)\}", quoted):
+            parts = [plain] if plain else braces.split(",") if "," in braces else [""]
+            alternatives = [before + part for before in alternatives for part in parts]
+        found |= set(alternatives)
+    return found
+
+
+def test_what_the_docs_name_is_served(page: str) -> None:
+    """Each metric of the table in docs/operations.md, but those of slow requests and of quotas, which need settings."""
+    assert names_of('`a`, `kafka_{a,b}_c{d}` and `tidelog_e{f="g"}`') == {"kafka_a_c", "kafka_b_c", "tidelog_e"}
+    section = (
+        (DOCS / "operations.md").read_text().partition("## Metrics and alerts")[2].partition("### What clients")[0]
+    )
+    with_settings = re.compile(r"tidelog_slow|kafka_server_(?:produce|fetch|request)_|tidelog_$")
+    named = {name for name in names_of(section) if not with_settings.match(name)}
+    assert len(named) > 25
+    families = set(re.findall(r"^# TYPE (\w+) ", page, re.MULTILINE))
+    assert named - families == set()

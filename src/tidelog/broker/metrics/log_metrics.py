@@ -56,6 +56,8 @@ def collect_logs(page: Page, node: Node, room: DiskRoom) -> Iterator[None]:
     offline = page.family("kafka_log_logmanager_offlinelogdirectorycount", "gauge", "Log directories that have failed.")
     offline.add(sum(directory.failure is not None for directory in directories))
     each = page.family("kafka_log_logmanager_logdirectoryoffline", "gauge", "1 where the log directory has failed.")
+    cordoned = page.family("kafka_log_logmanager_logdirectorycordoned", "gauge", "1 where it gets no new replicas.")
+    cordons = node.logs.cordoned
     size = page.family("tidelog_log_dir_size_bytes", "gauge", "Bytes of the logs in the directory.")
     free = page.family("tidelog_log_dir_free_bytes", "gauge", "Free room of the directory's file system.")
     total = page.family("tidelog_log_dir_total_bytes", "gauge", "Size of the directory's file system.")
@@ -64,6 +66,7 @@ def collect_logs(page: Page, node: Node, room: DiskRoom) -> Iterator[None]:
         labels = labels_text(logDirectory=directory.path, logdirectory=directory.path)
         own = labels_text(log_dir=directory.path)
         each.add(int(directory.failure is not None), labels)
+        cordoned.add(int("*" in cordons or directory.path in cordons), labels)
         bytes_here = 0
         for index, log in enumerate(list(directory.logs.values())):
             if not index % _LOGS_PER_STEP:
