@@ -10,14 +10,14 @@ import typer
 
 from tidelog.cli.cluster import connect
 from tidelog.cli.errors import Refused, WrongUsage
-from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
+from tidelog.cli.option_groups import with_option_groups
+from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, TimeoutS
 from tidelog.cli.output import print_table, size
-from tidelog.cli.reassign import Folder, Patience, Throttle, alone, finish, open_session
+from tidelog.cli.reassign_session import RunOptions, Throttle, alone, finish
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.model.identifiers import TopicPartition
 from tidelog.operator.cordons import NoCordons, cordon_directories
 from tidelog.operator.emptying import moves_within
-from tidelog.operator.execution import PATIENCE_S
 from tidelog.operator.files import write_plan_file
 from tidelog.operator.reading import read_state
 from tidelog.placement.plan.documents import DocumentError
@@ -30,7 +30,9 @@ Paths: TypeAlias = Annotated[
 ]
 
 
+@with_option_groups
 def move(
+    *,
     broker: BrokerId,
     replicas: Annotated[
         list[str] | None, typer.Argument(metavar="[TOPIC-PARTITION]...", help="These replicas only.")
@@ -52,11 +54,7 @@ def move(
         Path | None, typer.Option("--out", metavar="PLAN", help="Keep the plan instead, for `tidelog reassign run`.")
     ] = None,
     throttle: Throttle = None,
-    output: Output = Form.TABLE,
-    journal: Folder = None,
-    patience: Patience = PATIENCE_S,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: TimeoutS = DEFAULT_TIMEOUT_S,
+    options: RunOptions,
 ) -> None:
     """Move replicas between the log directories of a broker, and wait until they are there.
 
@@ -67,7 +65,7 @@ def move(
     if source is None and not replicas and not topic:
         raise WrongUsage("name the replicas to move: --from, TOPIC-PARTITION or --topic")
     only = [_replica(each) for each in replicas] if replicas else None
-    with open_session(bootstrap, timeout, journal, patience, output) as session:
+    with options.session() as session:
         state = session.cluster.run(read_state(session.cluster.routing, taken_at_ms=int(time.time() * 1000)))
         try:
             plan = moves_within(state, broker, source=source, target=target, only=only, topics=topic)
@@ -76,7 +74,7 @@ def move(
             raise Refused([str(error)]) from None
         except PlanRefused as error:
             raise Refused(error.reasons) from None
-        if output is Form.TABLE:
+        if options.output is Form.TABLE:
             print_table(
                 ("Replica", "From", "To", "#Bytes"),
                 [
@@ -89,7 +87,7 @@ def move(
             write_plan_file(out, plan)
         if not dry_run and out is None:
             with alone(session):
-                finish(session, session.execution.run(plan, throttle=throttle), output)
+                finish(session, session.execution.run(plan, throttle=throttle), options.output)
 
 
 def cordon(

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from tidelog.cli.options import Form
-from tidelog.cli.output import print_json, print_table, size
+from tidelog.cli.output import ids, print_json, print_table, size
 from tidelog.operator.execution import Ended
 from tidelog.operator.journal import Journal, Run, RunStatus
 from tidelog.operator.progress import Progress, Standing, target_of
@@ -155,7 +155,10 @@ def print_started_as_kafka(plan: Plan) -> None:
 
 
 def print_standing(journal: Journal, state: ClusterState, alive: bool, output: Form) -> None:
-    """The last run, the throttles that are ours, and the moves of others."""
+    """The last run, the throttles that are ours, and the moves of others; for Kafka's tool all moves under way."""
+    if output is Form.KAFKA:
+        _print_under_way_as_kafka(state)
+        return
     run = journal.run
     progress = None if run is None else Progress.of(run.plan, state)
     planned = set() if run is None else {move.key for move in run.plan.moves if target_of(state, move.key)}
@@ -196,6 +199,18 @@ def print_standing(journal: Journal, state: ClusterState, alive: bool, output: F
         )
 
 
+def _print_under_way_as_kafka(state: ClusterState) -> None:
+    """As `kafka-reassign-partitions --list`."""
+    if not state.reassignments:
+        print("No partition reassignments found.")
+        return
+    print("Current partition reassignments:")
+    for key, each in sorted(state.reassignments.items()):
+        adding = f" adding: {ids(each.adding)}." if each.adding else ""
+        removing = f" removing: {ids(each.removing)}." if each.removing else ""
+        print(f"{key}: replicas: {ids(state.partitions[key].replicas)}.{adding}{removing}")
+
+
 def _status(run: Run, alive: bool) -> str:
     """`running`, or, where no process is at it, `interrupted`."""
     if run.status in (RunStatus.RUNNING, RunStatus.CANCELLING) and not alive:
@@ -219,8 +234,8 @@ def _run_json(run: Run, progress: Progress, alive: bool) -> dict[str, Any]:
     }
 
 
-def print_verified(progress: Progress, output: Form) -> None:
-    """Where each move of a plan stands."""
+def print_verified(progress: Progress, state: ClusterState, output: Form) -> None:
+    """Where each move of a plan stands in a cluster's state."""
     if output is Form.JSON:
         print_json(
             [
@@ -243,9 +258,10 @@ def print_verified(progress: Progress, output: Form) -> None:
                 case "under way":
                     print(f"Reassignment of partition {each.move.key} is still in progress.")
                 case _:
-                    wanted = ",".join(map(str, each.move.replicas_to))
+                    partition = state.partitions.get(each.move.key)
                     nothing = f"There is no active reassignment of partition {each.move.key}"
-                    print(f"{nothing}, but replica set is not {wanted}.")
+                    found = ids(partition.replicas if partition is not None else ())
+                    print(f"{nothing}, but replica set is {found} rather than {ids(each.move.replicas_to)}.")
     else:
         print_table(
             ("Topic", "#Partition", "Status", "#Left", "Why"),

@@ -15,6 +15,7 @@ import enum
 import fcntl
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +29,9 @@ from tidelog.placement.plan.plan_file import plan_document, plan_of
 FORMAT: Final = "tidelog-reassign-journal"
 VERSION: Final = 1
 UNKNOWN_CLUSTER: Final = "unknown"
+LOOKING_S_MAX: Final = 30.0
+"""How long commands that look may have the lock: they ask a cluster that may not answer."""
+LOOK_AGAIN_S: Final = 0.02
 
 
 def default_folder(environment: Mapping[str, str]) -> Path:
@@ -162,19 +166,37 @@ class JournalFiles:
         return Asked(_member(Wish, fields, "wish"), fields.optional_integer("throttle"))
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[bool]:
-        """Takes the lock for as long as the block runs; False, at once, where another process has it. OSError."""
+    def locked(self, *, looking: bool = False) -> Iterator[bool]:
+        """Takes the lock for as long as the block runs; False, at once, where a process that carries a plan out has it.
+
+        Those that are `looking` share it. They are done in a moment, and waited for: they keep no run from beginning.
+        OSError.
+        """
         self._lock.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
-            yield True
+            yield _try(descriptor, fcntl.LOCK_SH) if looking else _take(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _take(descriptor: int) -> bool:
+    """Takes a lock for one alone, once those that share it have let it go; False where another one has it alone."""
+    deadline = time.monotonic() + LOOKING_S_MAX
+    while not _try(descriptor, fcntl.LOCK_EX):
+        if not _try(descriptor, fcntl.LOCK_SH) or time.monotonic() >= deadline:
+            return False
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        time.sleep(LOOK_AGAIN_S)
+    return True
+
+
+def _try(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def dump_journal(journal: Journal, cluster_id: str | None = None) -> str:

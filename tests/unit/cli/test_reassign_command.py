@@ -119,6 +119,31 @@ def test_a_list_of_kafkas_is_run_verified_and_undone(
     assert (again.code, again.out) == (0, "nothing to undo: the last run on this cluster was undone already\n")
 
 
+def test_a_list_is_that_of_the_last_run_only_if_it_is_the_same(
+    reassign: Tidelog, brokers: str, topic: str, tmp_path: Path
+) -> None:
+    """A list that asks for what is there already is verified in Kafka's words, and undoes no other run."""
+    make(brokers, topic)
+    other = f"{topic}-other"
+    make(brokers, other)
+    plan = write_list(tmp_path / "plan.json", topic, (2, 1), (1, 2))
+    satisfied = write_list(tmp_path / "other.json", other, (0, 1), (1, 0))
+    assert reassign("reassign", "run", plan).code == 0
+    assert reassign("reassign", "verify", satisfied, "-o", "kafka").lines == [
+        "Status of partition reassignment:",
+        f"Reassignment of partition {other}-0 is completed.",
+        f"Reassignment of partition {other}-1 is completed.",
+    ]
+    assert reassign("reassign", "rollback", satisfied).code == 0
+    assert replicas_of(state_of(brokers), topic) == [(2, 1), (1, 2)]
+    assert reassign("reassign", "rollback", plan).code == 0
+    assert replicas_of(state_of(brokers), topic) == [(0, 1), (1, 0)]
+    assert reassign("reassign", "verify", plan, "-o", "kafka").lines[1] == (
+        f"There is no active reassignment of partition {topic}-0, but replica set is 0,1 rather than 2,1."
+    )
+    assert reassign("reassign", "status", "-o", "kafka").lines == ["No partition reassignments found."]
+
+
 @pytest.mark.row("R13")
 def test_a_run_is_steered_from_elsewhere(reassign: Tidelog, brokers: str, topic: str, tmp_path: Path) -> None:
     """Status, pause, resume with another throttle, by other processes; it ends whole."""
@@ -129,6 +154,9 @@ def test_a_run_is_steered_from_elsewhere(reassign: Tidelog, brokers: str, topic:
         seen = reassign("reassign", "status", "-o", "json").json
         assert (seen["run"]["status"], seen["run"]["alive"], seen["others"]) == ("running", True, [])
         assert seen["throttles"]["brokers"]
+        listed = reassign("reassign", "status", "-o", "kafka").lines
+        assert listed[0] == "Current partition reassignments:"
+        assert f"{topic}-0: replicas: 2,1,0. adding: 2. removing: 0." in listed
         assert reassign("reassign", "run", plan).code == 1
         assert reassign("reassign", "pause").code == 0
         assert reassign("reassign", "status", "-o", "json").json["run"]["status"] == "paused"

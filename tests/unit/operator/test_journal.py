@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,31 @@ def test_one_process_holds_the_lock(tmp_path: Path) -> None:
     with second.locked() as theirs:
         assert theirs
     assert first.path == tmp_path / "state" / "a_b.json"
+
+
+def test_those_that_look_keep_no_run_from_beginning(tmp_path: Path) -> None:
+    """They share the lock with each other; a run waits until they are done, and is seen by them."""
+    first, second, third = (JournalFiles(tmp_path, "c") for _ in range(3))
+    with first.locked(looking=True) as one, second.locked(looking=True) as other:
+        assert one
+        assert other
+    looks, done = threading.Event(), threading.Event()
+
+    def look() -> None:
+        with first.locked(looking=True):
+            looks.set()
+            done.wait(10)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    looks.wait(10)
+    threading.Timer(0.05, done.set).start()
+    with second.locked() as mine:
+        assert mine
+        with third.locked(looking=True) as theirs, third.locked() as mine_too:
+            assert not theirs
+            assert not mine_too
+    looking.join()
 
 
 def test_a_wish_is_taken_once(tmp_path: Path) -> None:

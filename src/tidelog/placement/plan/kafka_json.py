@@ -35,8 +35,11 @@ def dump_kafka(moves: Iterable[Move]) -> str:
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 
 
-def load_kafka(text: str | bytes, state: ClusterState) -> Plan:
-    """The moves of Kafka's list from a cluster's state. Partitions that are as the list wants them are left out.
+def load_kafka(text: str | bytes, state: ClusterState, *, unchanged: bool = False) -> Plan:
+    """The moves of Kafka's list from a cluster's state.
+
+    Partitions that are as the list wants them are left out, or, with `unchanged`, are moves to where they are: a plan
+    to compare with, which no file takes.
 
     DocumentError for another version, duplicates, partitions and brokers that are not there, wrong lengths of log_dirs.
     """
@@ -52,7 +55,7 @@ def load_kafka(text: str | bytes, state: ClusterState) -> Plan:
         seen.add(key)
     moves = [_move(state, *each) for each in wanted]
     return Plan.of(
-        [move for move in moves if move is not None],
+        [move for move in moves if unchanged or move.replicas_from != move.replicas_to or move.within],
         cluster_id=state.cluster_id,
         made_at_ms=state.taken_at_ms,
         state_digest=state.digest(),
@@ -83,7 +86,7 @@ def _wanted(fields: Fields) -> tuple[TopicPartition, tuple[int, ...], tuple[str 
 
 def _move(
     state: ClusterState, key: TopicPartition, replicas: tuple[int, ...], directories: tuple[str | None, ...]
-) -> Move | None:
+) -> Move:
     partition = state.partitions.get(key)
     if partition is None:
         missing = "partition" if key.topic in state.topics else "topic"
@@ -97,6 +100,4 @@ def _move(
         directory if directory is not None else before.get(broker)
         for broker, directory in zip(replicas, directories, strict=True)
     )
-    if replicas == partition.replicas and after == former:
-        return None
     return Move(key.topic, key.partition, partition.replicas, replicas, former, after, partition.size)

@@ -180,6 +180,8 @@ def test_lists_of_kafkas_tool_are_read_and_written() -> None:
     plan = load_kafka(kafka(asked, {"topic": "t", "partition": 1, "replicas": [2, 0]}), STATE)
     assert [(move.replicas_to, move.directories_to, move.size) for move in plan.moves] == [((1, 2), ("/x", "/z"), 6)]
     assert json.loads(dump_kafka(plan.moves)) == {"version": 1, "partitions": [asked]}
+    all_of_it = load_kafka(kafka({"topic": "t", "partition": 1, "replicas": [2, 0]}), STATE, unchanged=True)
+    assert [(move.replicas_from, move.replicas_to) for move in all_of_it.moves] == [((2, 0), (2, 0))]
 
 
 @pytest.mark.parametrize(
