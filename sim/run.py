@@ -110,7 +110,8 @@ def run(
     asyncio.set_event_loop(None)
     try:
         LogWalk(seed).run()
-        with simulation.complaints, cooperative_locks(), client_world(loop):
+        over = contextlib.suppress(NothingPromisedError)
+        with over, simulation.complaints, cooperative_locks(), client_world(loop):
             loop.run_until_complete(simulation.main())
         simulation.check_errors()
         return simulation.outcome()
@@ -136,6 +137,10 @@ def run(
 
 class BrokerFailedError(AssertionError):
     """A broker logged an error that no fault of the run explains."""
+
+
+class NothingPromisedError(Exception):
+    """The run is over: an operator gives up what groups or transactions have written down."""
 
 
 class Simulation:
@@ -417,15 +422,17 @@ class Simulation:
 
     async def _operate(self) -> None:
         """Does what the documentation asks of operators: where every replica in sync has lost records, one leads
-        nevertheless. What none of them has is lost then, so nothing more is promised of the topic.
+        nevertheless. What none of them has is lost then, so nothing more is promised of the topic; and of nothing else
+        where it is a coordinator's, with which the run ends.
         """
         while True:
             await asyncio.sleep(OPERATORS_LOOK_S)
             for partition in self.cluster.waiting_for_operators():
-                if partition in self.plan.partitions:
-                    self._allow_loss(partition.topic)
-                    with contextlib.suppress(OSError, TimeoutError):
-                        await self._administrator.elect_uncleanly(partition)
+                self._allow_loss(partition.topic)
+                if partition not in self.plan.partitions:
+                    raise NothingPromisedError
+                with contextlib.suppress(OSError, TimeoutError):
+                    await self._administrator.elect_uncleanly(partition)
 
     def _allow_loss(self, topic: str) -> None:
         self.history.lossy.add(topic)

@@ -333,6 +333,9 @@ def _adopt_topic(turn: ControllerTurn, node: TopicNode, data: bytes) -> bool:
     """
     name, path = node.name, topic_path(node.name)
     known = turn.state.image.topics.get(name)
+    if node.is_same_node and ANY_VERSION < node.version < turn.state.topic_versions.get(name, ANY_VERSION):
+        # It was read together with what led to this controller's last write, which is another change to be read.
+        return False
     try:
         content = decode_topic(name, data)
     except MalformedZnode as error:

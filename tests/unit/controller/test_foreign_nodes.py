@@ -6,11 +6,13 @@ import pytest
 from tests.unit.controller.harness import Cluster, broker
 
 from tidelog.controller.events import (
+    AlterReassignments,
     CreatedTopic,
     CreateTopics,
     DeleteTopics,
     Elected,
     NewTopic,
+    ReassignPartition,
     ReplicasStopped,
     Submitted,
     TopicNode,
@@ -77,6 +79,20 @@ def test_a_topics_node_that_somebody_breaks_is_put_back(data: bytes, caplog: pyt
     assert cluster.tree.get("/brokers/topics/t")[0] == before
     assert "/brokers/topics/t" in caplog.text
     assert cluster.loaded(1).state.image == cluster.controller.image
+
+
+def test_a_node_that_was_read_before_the_controllers_last_write_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """A watch was on its way while a reassignment began: what it led to is older than what the controller knows."""
+    cluster = Cluster(broker(0), broker(1), broker(2))
+    cluster.make("t", [0, 1])
+    read = cluster.node("t", is_same_node=True)
+    wish = ReassignPartition(TopicPartition("t", 0), (BrokerId(0), BrokerId(2)))
+    cluster.run(Submitted(1, AlterReassignments([wish])))
+    cluster.told()
+    cluster.run(TopicsChanged([read]))
+    assert cluster.told() == []
+    assert cluster.partition("t").adding == (2,)
+    assert caplog.text == ""
 
 
 def test_a_topic_that_is_being_deleted_does_not_grow() -> None:
