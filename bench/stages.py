@@ -56,9 +56,8 @@ class _Dispatcher(Dispatcher):
 
     is_closed = False
 
-    @property
-    def ordinary(self) -> Any:
-        return None if self.is_closed else super().ordinary
+    def ordinary(self, received_ms: int) -> Any:
+        return None if self.is_closed else super().ordinary(received_ms)
 
 
 def stages(broker: Any) -> dict[str, Callable[[], object]]:

@@ -210,7 +210,8 @@ def test_metrics_show_what_is_used_of_a_quota(broker: Broker) -> None:
 class Throttling:
     """A dispatcher that throttles a connection with each request."""
 
-    ordinary = None
+    def ordinary(self, received_ms: int) -> None:
+        """Every request comes by `request`."""
 
     def __init__(self, milliseconds: int) -> None:
         self.milliseconds = milliseconds

@@ -130,18 +130,64 @@ def test_a_mistake_in_measuring_fails_no_request(
     assert caplog.text.count("request not measured") == 1
 
 
-def test_reads_that_are_timed_have_no_compiled_way(broker: Broker, metrics: RequestMetrics) -> None:
-    """Each of their requests comes by `request`; the others may come by the compiled one, which counts them, too."""
-    dispatcher = broker.dispatcher
-    assert isinstance(dispatcher, MeasuredDispatcher)
-    dispatcher._ordinary = compiled = object()  # type: ignore[assignment]
-    assert dispatcher.request == dispatcher.timed
-    assert dispatcher.ordinary is None
+class Compiled:
+    """Stands for the compiled way: takes so many requests, the last of which may wait."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.late: Deferred[Any] | None = None
+
+    def take(self, *given: Any) -> tuple[int, int, Deferred[Any] | None]:
+        return 7, self.count, self.late
+
+
+def test_the_compiled_way_is_timed_as_a_whole(broker: Broker, metrics: RequestMetrics) -> None:
+    """For the reads whose requests are timed: its time is that of all that it took, and the sum is exact."""
+    dispatcher: Any = broker.dispatcher
+    compiled = dispatcher._ordinary = Compiled()
+    times = metrics.of(ApiKey.PRODUCE)
+    now_ms = broker.clock.now_ms
+
+    def take(count: int, received_ms: int = now_ms) -> Any:
+        assert dispatcher.request == dispatcher.timed
+        compiled.count = count
+        return dispatcher.ordinary(received_ms).take(broker.peer, memoryview(b""), 0, 0, 9, 9, [])
+
+    assert take(0) == (7, 0, None)
+    assert times.at_once.count == 0
+    assert take(3) == (7, 3, None)
+    assert (times.at_once.count, times.at_once.sum) == (3, 20)
+    assert take(7, now_ms - 50) == (7, 7, None)
+    phases = {phase: (each.count, each.sum) for phase, each in times.phases()}
+    assert phases["local"] == (10, 40)
+    assert phases["queue"][0] == 10
+    assert phases["queue"][1] >= 7 * 49_000
+    late = compiled.late = Deferred()
+    take(2)
+    assert [each.count for _, each in times.phases()] == [11, 12, 12, 11]
+    broker.clock.now_ms += 300
+    late.complete(None)
+    after = {phase: (each.count, each.sum) for phase, each in times.phases()}
+    assert {count for count, _ in after.values()} == {12}
+    assert 300_000 <= after["remote"][1] <= 301_000
+    dispatcher._times = {}
+    compiled.late = None
+    assert take(1) == (7, 1, None)
+    assert metrics.faults == 1
+
+
+def test_reads_that_are_not_timed_have_the_compiled_way_itself(broker: Broker, metrics: RequestMetrics) -> None:
+    """It counts its requests; where slow ones are to be told, each comes by itself."""
+    dispatcher: Any = broker.dispatcher
+    compiled = dispatcher._ordinary = Compiled()
     for _ in range(BUSY_READS):
         assert dispatcher.request
     for _ in range(SAMPLED * 10):
         is_timed = dispatcher.request == dispatcher.timed
-        assert dispatcher.ordinary is (None if is_timed else compiled)
+        assert (dispatcher.ordinary(0) is compiled) is not is_timed
+    dispatcher._slow = object()
+    assert dispatcher.request == dispatcher.timed
+    assert dispatcher.ordinary(0) is None
 
 
 def test_a_busy_broker_times_a_sample(broker: Broker, metrics: RequestMetrics) -> None:

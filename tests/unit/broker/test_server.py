@@ -67,7 +67,8 @@ class FakeTransport:
 class EchoDispatcher:
     """Answers a request with its own bytes; `waiting` keys get a deferred instead."""
 
-    ordinary = None
+    def ordinary(self, received_ms: int) -> None:
+        """Every request comes by `request`."""
 
     def __init__(self) -> None:
         self.requests: list[bytes] = []

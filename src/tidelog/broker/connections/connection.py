@@ -344,11 +344,11 @@ class Connection(asyncio.BufferedProtocol):
         outgoing = answers.collect()
         gate = self._gate
         request = server.dispatcher.request if gate is None else gate.request
-        ordinary = server.dispatcher.ordinary if gate is None else None
         size_min, size_max = REQUEST_SIZE_MIN, server.request_bytes_max
         if gate is not None and not gate.is_open:
             size_min, size_max = 0, gate.frame_size_max
         received_ms = self.active_ms
+        ordinary = server.dispatcher.ordinary(received_ms) if gate is None else None
         is_ordinary = False
         try:
             while end - position >= 4:

@@ -88,7 +88,7 @@ class MeasuredDispatcher(Dispatcher):
     ) -> None:
         super().__init__(node, _with_kinds_of_fetch(handlers, self), forwarding)
         self._metrics = metrics
-        self._now_ns = metrics.now_ns
+        self.now_ns = metrics.now_ns
         self._times = {key: metrics.of(key) for key in handlers}
         for key, handler in handlers.items():
             self._times[key].versions = handler.requests
@@ -124,21 +124,26 @@ class MeasuredDispatcher(Dispatcher):
             self._weight = SAMPLED
         return self.timed
 
-    @property
-    def ordinary(self) -> OrdinaryRequests | None:
-        """The compiled way, for reads that are not timed; to be asked for after `request`."""
-        return None if self._is_timed else super().ordinary
+    def ordinary(self, received_ms: int) -> OrdinaryRequests | None:
+        """The compiled way, timed for reads that are timed; to be asked for after `request`."""
+        ordinary = self._ordinary
+        if not self._is_timed or ordinary is None:
+            return ordinary
+        if self._slow is not None:
+            # Which one of several was slow would not be known.
+            return None
+        return TimedOrdinary(self, ordinary, received_ms)
 
     def timed(
         self, peer: Peer, view: memoryview, position: int, end: int, received_ms: int
     ) -> Answer | Deferred[Answer]:
         """As the plain dispatcher's `request`, and notes how long it takes."""
         self.kind = None
-        began = self._now_ns()
+        began = self.now_ns()
         answer = self._untimed(peer, view, position, end, received_ms)
         # A key that is not served has raised; all keys that are served fit into a byte.
         try:
-            took = (self._now_ns() - began) // 1000
+            took = (self.now_ns() - began) // 1000
             times = self._times[view[position + 1]]
             is_of_kind = self.kind is not None
             if type(answer) is Deferred or is_of_kind or began - received_ms * 1_000_000 >= 2_000_000:
@@ -151,39 +156,62 @@ class MeasuredDispatcher(Dispatcher):
             self._metrics.fault()
         return answer
 
+    def measure_ordinary(self, count: int, late: Deferred[Any] | None, began: int, received_ms: int) -> None:
+        """So many Produce requests were handled together since `began`; `late` is the answer of the last one, if it
+        waits."""
+        try:
+            times = self._times[ApiKey.PRODUCE]
+            returned = self.now_ns()
+            each, more = divmod((returned - began) // 1000, count)
+            queued = _queued_us(began, received_ms)
+            weight = self._weight
+            if late is not None:
+                count -= 1
+                self._wait(late, [times], queued, each, returned, weight)
+            # The microseconds that are left over are some requests': the sum is exact.
+            for took, requests in ((each + 1, min(more, count)), (each, count - min(more, count))):
+                if requests:
+                    _observe(times, queued, took, requests * weight)
+        except Exception:  # A fault of the metrics fails no request: it is counted, and logged once.
+            self._metrics.fault()
+
     def _measure(self, times: ApiTimes, answer: Any, began: int, took: int, received_ms: int, peer: Peer) -> None:
         """A request that has waited before its handler was called, or waits after it, or is of a kind of its own."""
         kinds = [times] if self.kind is None else [times, self.kind]
         weight = self._weight
-        # The time of receipt is known in whole milliseconds only: what is less than one is nothing.
-        queued = began // 1000 - received_ms * 1000 - 1000
-        if queued < 1000:
-            queued = 0
-        waits = isinstance(answer, Deferred) and not answer.done
+        queued = _queued_us(began, received_ms)
+        if isinstance(answer, Deferred) and not answer.done:
+            self._wait(answer, kinds, queued, took, began + took * 1000, weight, peer)
+            return
         for each in kinds:
-            if queued or waits:
-                each.queue.observe(queued, weight)
-                each.local.observe(took, weight)
-                if not waits:
-                    each.remote.observe(0, weight)
-                    each.total.observe(queued + took, weight)
-            else:
-                each.at_once.observe(took, weight)
-        slow = self._slow
-        if slow is not None and not waits:
-            slow.look(times, peer, queued, took)
-        if waits:
-            returned = began + took * 1000
+            _observe(each, queued, took, weight)
+        if self._slow is not None:
+            self._slow.look(times, peer, queued, took)
 
-            def answered(_: Deferred[Answer]) -> None:
-                remote = (self._now_ns() - returned) // 1000
-                for each in kinds:
-                    each.remote.observe(remote, weight)
-                    each.total.observe(queued + took + remote, weight)
-                if slow is not None:
-                    slow.look(times, peer, queued, took, remote)
+    def _wait(
+        self,
+        answer: Deferred[Any],
+        kinds: list[ApiTimes],
+        queued: int,
+        took: int,
+        returned: int,
+        weight: int,
+        peer: Peer | None = None,
+    ) -> None:
+        """A request whose answer comes later: its handler has `returned` at that time."""
+        for each in kinds:
+            each.queue.observe(queued, weight)
+            each.local.observe(took, weight)
 
-            answer.on_complete(answered)
+        def answered(_: Deferred[Answer]) -> None:
+            remote = (self.now_ns() - returned) // 1000
+            for each in kinds:
+                each.remote.observe(remote, weight)
+                each.total.observe(queued + took + remote, weight)
+            if self._slow is not None and peer is not None:
+                self._slow.look(kinds[0], peer, queued, took, remote)
+
+        answer.on_complete(answered)
 
     def _encode(self, handler: Handler, context: RequestContext, response: Any) -> Answer:
         try:
@@ -211,6 +239,54 @@ class MeasuredDispatcher(Dispatcher):
         if replica_id != INSPECTOR:
             self.kind = self._metrics.fetch_consumer if replica_id < 0 else self._metrics.fetch_follower
             self.kind.versions[version] += 1
+
+
+class TimedOrdinary:
+    """The compiled way of ordinary requests, for one read whose requests are timed."""
+
+    __slots__ = ("_dispatcher", "_ordinary", "_received_ms")
+
+    def __init__(self, dispatcher: MeasuredDispatcher, ordinary: OrdinaryRequests, received_ms: int) -> None:
+        self._dispatcher = dispatcher
+        self._ordinary = ordinary
+        self._received_ms = received_ms
+
+    def take(
+        self,
+        peer: Peer,
+        view: memoryview,
+        position: int,
+        end: int,
+        count_max: int,
+        size_max: int,
+        outgoing: list[Any],
+    ) -> tuple[int, int, Deferred[Any] | None]:
+        """As `OrdinaryRequests.take`."""
+        began = self._dispatcher.now_ns()
+        position, count, late = self._ordinary.take(peer, view, position, end, count_max, size_max, outgoing)
+        if count:
+            self._dispatcher.measure_ordinary(count, late, began, self._received_ms)
+        return position, count, late
+
+
+def _queued_us(began: int, received_ms: int) -> int:
+    """For how long a request waited until its handler was called, at `began` nanoseconds.
+
+    The time of receipt is known in whole milliseconds only: what is less than one is nothing.
+    """
+    queued = began // 1000 - received_ms * 1000 - 1000
+    return 0 if queued < 1000 else queued
+
+
+def _observe(times: ApiTimes, queued: int, took: int, weight: int) -> None:
+    """A request that was answered when its handler returned."""
+    if not queued:
+        times.at_once.observe(took, weight)
+        return
+    times.queue.observe(queued, weight)
+    times.local.observe(took, weight)
+    times.remote.observe(0, weight)
+    times.total.observe(queued + took, weight)
 
 
 def _with_kinds_of_fetch(handlers: dict[int, Handler], dispatcher: MeasuredDispatcher) -> dict[int, Handler]:

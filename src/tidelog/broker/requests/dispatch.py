@@ -52,10 +52,9 @@ class Dispatcher:
         produce = handlers.get(_PRODUCE)
         self._ordinary = None if produce is None or produce.ordinary is None else produce.ordinary(node, produce)
 
-    @property
-    def ordinary(self) -> OrdinaryRequests | None:
-        """The compiled way of ordinary requests, which goes before `request` for the read that is being handled; None
-        where all of them are to come by `request`."""
+    def ordinary(self, received_ms: int) -> OrdinaryRequests | None:
+        """The compiled way of ordinary requests, which goes before `request` for the read that is being handled, and
+        came at `received_ms`; None where all of them are to come by `request`."""
         return self._ordinary
 
     def connection_closed(self, peer: Peer) -> None:

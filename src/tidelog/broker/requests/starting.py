@@ -36,8 +36,7 @@ class StartingDispatcher(Dispatcher):
         self._kept: list[tuple[Peer, bytes, int, Deferred[Answer]]] = []
         self._kept_bytes = 0
 
-    @property
-    def ordinary(self) -> None:
+    def ordinary(self, received_ms: int) -> None:
         """Every request is kept, or comes by `request`."""
         return
 

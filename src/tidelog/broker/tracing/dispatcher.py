@@ -46,9 +46,8 @@ class TracedDispatcher(Dispatcher):
         self._tracing = tracing
         self._complained = False
 
-    @property
-    def ordinary(self) -> OrdinaryRequests | None:
-        return self._inner.ordinary
+    def ordinary(self, received_ms: int) -> OrdinaryRequests | None:
+        return self._inner.ordinary(received_ms)
 
     def connection_closed(self, peer: Peer) -> None:
         self._inner.connection_closed(peer)
