@@ -654,9 +654,10 @@ def encode_section(
     with nogil:
         while row < end_row:
             timestamp = timestamps[row]
-            # Rounds down, also before 1970.
-            delta = timestamp % timestamp_scale
-            timestamp = timestamp // timestamp_scale - (delta < 0)
+            if timestamp_scale != 1:
+                # Rounds down, also before 1970.
+                delta = timestamp % timestamp_scale
+                timestamp = timestamp // timestamp_scale - (delta < 0)
             if row == first_row:
                 base = latest = timestamp
             delta = <int64_t>(<uint64_t>timestamp - <uint64_t>base)
