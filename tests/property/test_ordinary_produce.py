@@ -178,8 +178,9 @@ class Side:
             self._feed(client, 0)
 
     def _read(self, client: int, requests: tuple[Sent, ...], cut: int) -> None:
+        sequences: dict[tuple[str, int, int], int] = {}
         for sent in requests:
-            self.unread[client] += self._frame(sent)
+            self.unread[client] += self._frame(sent, sequences)
         self._feed(client, cut)
 
     def _ask(self, client: int) -> None:
@@ -196,12 +197,16 @@ class Side:
             connection.buffer_updated(size)
             self.broker.shell.run_turns()
 
-    def _frame(self, sent: Sent) -> bytes:
+    def _frame(self, sent: Sent, sequences: dict[tuple[str, int, int], int]) -> bytes:
+        """`sequences`: the last one of each producer in a partition, behind what is sent in the same read."""
         sequence = -1
         if sent.producer >= 0:
             replica = self.broker.replica(sent.topic, sent.partition)
             entry = None if replica is None else replica.log.producers.entries.get(sent.producer)
-            sequence = max(0, (entry.last_sequence if entry is not None else -1) + sent.step)
+            key = sent.topic, sent.partition, sent.producer
+            last = sequences.get(key, -1 if entry is None else entry.last_sequence)
+            sequence = max(0, last + sent.step)
+            sequences[key] = sequence + sent.count - 1
         batch = make_batch(
             [bytes(sent.size)] * sent.count,
             timestamp=self.broker.clock.wall_ms(),
@@ -337,6 +342,8 @@ ORDINARY = (
     Sent(codec=Codec.ZSTD),
     Sent(size=300),
     Sent(topic="followed"),
+    Sent(producer=7),
+    Sent(producer=7, count=3),
 )
 
 
@@ -352,7 +359,7 @@ def test_what_is_ordinary_comes_by_the_compiled_way() -> None:
 
     compiled.broker.dispatcher.request = noted  # type: ignore[method-assign]
     # The first requests make the connection and the partitions known.
-    for known in (Sent(), Sent(partition=1), Sent(topic="followed", acks=0)):
+    for known in (Sent(), Sent(partition=1), Sent(topic="followed", acks=0), Sent(producer=7)):
         compiled.step(("read", 0, (known,), 0))
         general.step(("read", 0, (known,), 0))
     for sent in ORDINARY:
@@ -399,6 +406,64 @@ def test_what_is_not_ordinary_is_judged_as_ever() -> None:
         for side in (compiled, general):
             for transport in side.transports:
                 transport.written.clear()
+    compiled.close()
+    general.close()
+
+
+def test_batches_in_a_row_are_one_write() -> None:
+    """As many as stand in a read for one partition, and those of another partition by another write."""
+    compiled, general = both(ONE_SEGMENT)
+    for step in [("read", 0, (Sent(producer=7), Sent(partition=1)), 0)]:
+        compiled.step(step)
+        general.step(step)
+    compiled.disk.operations.clear()
+    rows = (*[Sent(producer=7, acks=acks) for acks in (1, -1, 0)], *[Sent(partition=1)] * 2, Sent(producer=7), Sent())
+    compiled.step(("read", 0, rows, 0))
+    general.step(("read", 0, rows, 0))
+    assert compiled.state() == general.state()
+    writes = [path for operation, path in compiled.disk.operations if operation == "pwrite" and path.endswith(".log")]
+    assert [path.split("/")[2] for path in writes] == ["alone-0", "alone-1", "alone-0"]
+    compiled.close()
+    general.close()
+
+
+class Asked:
+    """Rights that say yes to writing as often as they are to, and note what they were asked."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+        self.topics: list[str] = []
+
+    def may_write(self, topic: str) -> bool:
+        self.topics.append(topic)
+        self.left -= 1
+        return self.left >= 0
+
+    def allows(self, *_: Any, **__: Any) -> bool:
+        return False
+
+
+def test_each_request_is_authorized() -> None:
+    """Once, in a run too, since decisions may be audited; what may not write is left to the dispatcher."""
+    compiled, _ = both(ONE_SEGMENT)
+    compiled.step(("read", 0, (Sent(producer=7), Sent(partition=1)), 0))
+    asked = compiled.connections[0].peer.access = Asked(6)  # type: ignore[assignment]
+    rows = (*[Sent()] * 3, Sent(partition=1), Sent(producer=7), Sent(producer=8), Sent(), Sent())
+    end = compiled.broker.replica("alone").log.log_end_offset
+    compiled.step(("read", 0, rows, 0))
+    assert asked.topics == ["alone"] * 8  # type: ignore[attr-defined]
+    # The fifth is appended; the producer of the sixth is new, which is the dispatcher's matter, and it is refused there.
+    assert compiled.broker.replica("alone").log.log_end_offset == end + 4
+    compiled.close()
+
+
+def test_a_run_that_cannot_be_written_is_judged_as_ever() -> None:
+    """Not one of its requests has been handled; each gets the error that it would have had."""
+    compiled, general = both(ONE_SEGMENT)
+    for step in [("read", 0, (Sent(), Sent(partition=1)), 0), ("full", 1), ("read", 0, (Sent(), Sent(), Sent()), 0)]:
+        compiled.step(step)
+        general.step(step)
+        assert compiled.state() == general.state()
     compiled.close()
     general.close()
 

@@ -1,6 +1,31 @@
 """What other compiled modules need of the append."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+
+cdef enum:
+    RUN_COUNT_MAX = 64
+    RUN_BYTES_MAX = 65536
+
+
+cdef class Rules:
+    cdef object config
+    cdef bint is_ordinary
+    cdef int64_t max_message_bytes
+    cdef int64_t segment_bytes
+    cdef int64_t index_interval_bytes
+    cdef int64_t roll_ms
+    cdef int64_t after_max_ms  # -1: no bound
+
+
+cdef struct Batch:
+    int16_t codec
+    int32_t last_offset_delta
+    int32_t records_count
+    int64_t max_timestamp
+    int64_t producer_id
+    int16_t producer_epoch
+    int32_t base_sequence
+    Py_ssize_t size
 
 
 cdef struct Appended:
@@ -10,11 +35,28 @@ cdef struct Appended:
     int32_t records_count
 
 
-# Appends the client's batch at `p`, which is `data[start : start + size]` and writable; `now_ms` is wall time. False:
-# the batch, the log or its state is not ordinary, and nothing has changed. KafkaError as `Log.append`, and then too.
-cdef bint append_batch(
-    log, data, Py_ssize_t start, uint8_t* p, Py_ssize_t size, leader_epoch, int64_t now_ms, Appended* appended
-) except -1
+cdef class Run:
+    cdef object log, segment, folder, producers, leader_epoch
+    cdef object entry  # of the producer, behind the last batch
+    cdef object copies  # of batches that were added, as they are to be written
+    cdef uint8_t* start
+    cdef Rules rules
+    cdef Batch batches[RUN_COUNT_MAX]
+    cdef int count
+    cdef Py_ssize_t size
+    cdef bint is_bound
+    cdef int64_t highest, now_ms, next_offset, position, base_offset, entries_left
+
+    cdef bint begin(self, log, leader_epoch, int64_t now_ms) except -1
+    cdef bint judge(self, const uint8_t* p, Py_ssize_t size) except -1
+    cdef bint has_room(self, Py_ssize_t size, Batch* batch, int64_t last_offset) except -1
+    cdef int take(self, Appended* appended) except -1
+    cdef bint add(self, const uint8_t* p, Py_ssize_t size, Appended* appended) except -1
+    cdef int commit(self) except -1
+    cdef bint append(self, data, Py_ssize_t start, uint8_t* p, Py_ssize_t size, Appended* appended) except -1
+    cdef int note(self) except -1
+    cdef int let_go(self) except -1
+
 
 # The `AppendInfo` of what was appended, `size` bytes of it.
 cdef object info_of(log, Appended* appended, Py_ssize_t size)

@@ -1,6 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """Ordinary Produce requests in C: from the receive buffer, by the compiled append, to the bytes of their answers.
 
+Requests in a row for one partition that has no followers are one run: their batches are judged one by one, written by
+one call, and acknowledged together. A batch of another partition is a run of its own.
+
 A request is ordinary when it names one partition that this broker leads, by one good batch without a transaction, may
 write there, comes under the client id of the request before it, and its client has no quota. It is handled as
 `Dispatcher.request` and `produce.handle_body` would; anything else is left where it is, with nothing changed, for them.
@@ -16,7 +19,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from tidelog.storage._append cimport Appended, append_batch, info_of
+from tidelog.storage._append cimport RUN_COUNT_MAX, Appended, Run, info_of
 from tidelog.storage._slots cimport Slot, is_true, load, load_int, slot_named, store, store_int
 
 import logging
@@ -39,6 +42,7 @@ cdef enum:
     ACKS_ALL = -1
     ANSWERS_SIZE = 8192
     ANSWER_MAX = 512
+    COPIED_MAX = 8192  # Bytes of a batch that is copied to be written with others.
 
 cdef Py_ssize_t frame_min = REQUEST_SIZE_MIN
 cdef object internal_topics = INTERNAL_TOPICS
@@ -122,6 +126,20 @@ cdef struct Request:
     int32_t partition
     uint8_t* batch
     Py_ssize_t batch_size
+
+
+cdef struct Taken:
+    uint8_t* data
+    Py_ssize_t position  # behind what was handled
+    Py_ssize_t behind_run  # and behind what is in the run
+    Py_ssize_t end
+    Py_ssize_t size_max
+    int count_max
+    int count  # handled
+    Py_ssize_t answered  # bytes of answers to what was handled
+    Py_ssize_t written  # and to what is in the run
+    Request request
+    uint8_t answers[ANSWERS_SIZE]
 
 
 cdef bint read_request(uint8_t* p, const uint8_t* end, Request* request) noexcept nogil:
@@ -261,15 +279,18 @@ cdef bint may_write(peer, topic) except -1:
     return access is None or access.may_write(topic)
 
 
-cdef bint appended_alone(replicas, replica, leader, log, Appended* appended, Py_ssize_t size) except -1:
-    """As `ReplicaManager.appended` where this replica is the only one; false where it is not, with nothing done."""
+cdef bint is_alone(replica, leader) except -1:
+    """Whether an append is committed by itself: no other replica, and no flush, has to be waited for or told."""
     if is_true(leader, &FOLLOWERS) or is_true(leader, &FLUSH_BEFORE_ACKNOWLEDGE) or is_true(replica, &WATCHERS):
         return False
-    if len(load(leader, &ISR)) < load_int(leader, &MIN_INSYNC_REPLICAS):
-        return False
+    return len(load(leader, &ISR)) >= load_int(leader, &MIN_INSYNC_REPLICAS)
+
+
+cdef int appended_alone(replicas, replica, leader, log, int64_t records, Py_ssize_t size) except -1:
+    """As `ReplicaManager.appended`, of a replica that `is_alone`."""
     traffic = load(replica, &TRAFFIC)
     store_int(traffic, &BYTES_IN, load_int(traffic, &BYTES_IN) + size)
-    store_int(traffic, &MESSAGES_IN, load_int(traffic, &MESSAGES_IN) + appended.last_offset - appended.first_offset + 1)
+    store_int(traffic, &MESSAGES_IN, load_int(traffic, &MESSAGES_IN) + records)
     end = load(log, &LOG_END_OFFSET)
     store(leader, &LEADER_LOG_END, end)
     if <int64_t>end > load_int(leader, &LEADER_HIGH_WATERMARK):
@@ -284,7 +305,7 @@ cdef bint appended_alone(replicas, replica, leader, log, Appended* appended, Py_
         purgatory = replicas._purgatory
         if replica in <dict>purgatory._watchers:
             purgatory.check(replica)
-    return True
+    return 0
 
 
 cdef class ProduceFrames:
@@ -295,6 +316,15 @@ cdef class ProduceFrames:
     cdef object late
     cdef int16_t version_min
     cdef int16_t version_max
+    cdef bint is_busy
+    cdef Run run
+    cdef object replica
+    """Whose batches are in the run; None: no run is being made up."""
+    cdef object leader
+    cdef int16_t versions[RUN_COUNT_MAX]
+    """Of the requests in the run."""
+    cdef int64_t records
+    """In the run."""
 
     def __init__(self, node, handler, late):
         """`handler`: of Produce. `late(node, replica, info, version, correlation_id, acks, timeout_ms)`: the answer of
@@ -304,6 +334,7 @@ cdef class ProduceFrames:
         self.late = late
         self.version_min = max(handler.versions.lowest, handler.versions.served_min)
         self.version_max = handler.versions.highest
+        self.run = Run.__new__(Run)
 
     def take(self, peer, view, Py_ssize_t position, Py_ssize_t end, int count_max, Py_ssize_t size_max, list outgoing):
         """Handles the ordinary requests at the start of `view[position:end]`, which is writable, `count_max` at most.
@@ -313,69 +344,171 @@ cdef class ProduceFrames:
         CloseConnection after a fault of the broker; what was handled before it is answered in `outgoing`.
         """
         cdef Py_buffer buffer
-        cdef uint8_t answers[ANSWERS_SIZE]
-        cdef Py_ssize_t answers_size = 0
-        cdef Py_ssize_t size
-        cdef int count = 0
-        cdef uint8_t* data
-        cdef Request request
-        cdef Appended appended
-        cdef int64_t now_ms = 0
-        cdef object answer = None
-        request.version = -1
-        node = self.node
-        if node.quotas.limits_clients:
+        cdef Taken taken
+        if self.is_busy or self.node.quotas.limits_clients:
             return position, 0, None
-        replicas = node.replicas
+        taken.position = position
+        taken.end = end
+        taken.count_max = count_max
+        taken.size_max = size_max
+        taken.count = taken.answered = taken.written = 0
+        taken.request.version = -1
         PyObject_GetBuffer(view, &buffer, PyBUF_WRITABLE)
-        data = <uint8_t*>buffer.buf
+        taken.data = <uint8_t*>buffer.buf
+        answer = None
+        self.is_busy = True
         try:
-            if position < 0 or end > buffer.len:
-                return position, 0, None
-            while count < count_max and end - position >= 4:
-                size = read_int32(data + position)
-                if size < frame_min or size > size_max or size > end - position - 4:
-                    break
-                if not self.is_ordinary(peer, data + position + 4, size, &request):
-                    break
-                replica = replica_of(replicas, &request)
-                if replica is None:
-                    break
-                if not count:
-                    now_ms = node.clock.wall_ms()
-                if not self.append(replicas, replica, peer, view, request.batch - data, &request, &appended, now_ms):
-                    break
-                count += 1
-                position += 4 + size
-                if request.acks:
-                    if not self.is_acknowledged(replicas, replica, &request, &appended):
-                        info = info_of(load(replica, &LOG), &appended, request.batch_size)
-                        answer = self.late(
-                            node,
-                            replica,
-                            info,
-                            request.version,
-                            <int32_t>request.correlation_id,
-                            request.acks,
-                            request.timeout_ms,
-                        )
-                        break
-                    if answers_size > ANSWERS_SIZE - ANSWER_MAX:
-                        outgoing.append(PyBytes_FromStringAndSize(<const char*>answers, answers_size))
-                        answers_size = 0
-                    answers_size += write_answer(
-                        answers + answers_size, &request, appended.first_offset, load_int(load(replica, &LOG), &LOG_START_OFFSET)
-                    )
+            if position >= 0 and end <= buffer.len:
+                answer = self.take_all(peer, view, &taken, outgoing)
         except close_connection:
             raise
         except Exception:
-            logger.exception("request failed: api=produce version=%d peer=%s", request.version, peer.address)
+            logger.exception("request failed: api=produce version=%d peer=%s", taken.request.version, peer.address)
             raise close_connection("produce failed unexpectedly") from None
         finally:
+            self.is_busy = False
+            self.replica = self.leader = None
+            self.run.let_go()
             PyBuffer_Release(&buffer)
-            if answers_size:
-                outgoing.append(PyBytes_FromStringAndSize(<const char*>answers, answers_size))
-        return position, count, answer
+            if taken.answered:
+                outgoing.append(PyBytes_FromStringAndSize(<const char*>taken.answers, taken.answered))
+        return taken.position, taken.count, answer
+
+    cdef object take_all(self, peer, view, Taken* taken, list outgoing):
+        """Goes through the requests; the answer of the last one where that comes later."""
+        cdef Py_ssize_t size, at = taken.position, asked_at = -1
+        cdef Appended appended
+        cdef Request* request = &taken.request
+        cdef int64_t now_ms = 0
+        cdef bint is_in_run
+        replicas = self.node.replicas
+        while taken.count + self.run_count() < taken.count_max and taken.end - at >= 4:
+            size = read_int32(taken.data + at)
+            if size < frame_min or size > taken.size_max or size > taken.end - at - 4:
+                break
+            if not self.is_ordinary(peer, taken.data + at + 4, size, request):
+                break
+            replica = replica_of(replicas, request)
+            if replica is None:
+                break
+            if taken.written > ANSWERS_SIZE - ANSWER_MAX or (self.replica is not None and replica is not self.replica):
+                if not self.commit(replicas, taken):
+                    break
+            if taken.answered > ANSWERS_SIZE // 2:
+                if not self.commit(replicas, taken):
+                    break
+                outgoing.append(PyBytes_FromStringAndSize(<const char*>taken.answers, taken.answered))
+                taken.answered = taken.written = 0
+            # Each request is asked for, since decisions may be audited; once.
+            if asked_at != at and not may_write(peer, load(replica, &TOPIC_PARTITION)[0]):
+                break
+            asked_at = at
+            is_in_run = self.replica is not None
+            if not is_in_run:
+                if not self.may_append(replica, request):
+                    break
+                if not now_ms:
+                    now_ms = self.node.clock.wall_ms()
+                leader = load(replica, &LEADER)
+                log = load(replica, &LOG)
+                if not self.run.begin(log, load(leader, &LEADER_EPOCH), now_ms):
+                    break
+                if request.batch_size > COPIED_MAX or not is_alone(replica, leader):
+                    answer = self.append(replicas, replica, leader, log, view, taken, &appended)
+                    if answer is False:
+                        break
+                    at = taken.position = at + 4 + size
+                    taken.count += 1
+                    if answer is not None:
+                        return answer
+                    continue
+                self.replica, self.leader, self.records = replica, leader, 0
+            if not self.run.add(request.batch, request.batch_size, &appended):
+                if not is_in_run:
+                    self.replica = None
+                    break
+                if not self.commit(replicas, taken):
+                    break
+                # It may begin a run of its own.
+                continue
+            self.versions[self.run.count - 1] = request.version
+            self.records += appended.last_offset - appended.first_offset + 1
+            if request.acks:
+                taken.written += write_answer(
+                    taken.answers + taken.written,
+                    request,
+                    appended.first_offset,
+                    load_int(load(replica, &LOG), &LOG_START_OFFSET),
+                )
+            at += 4 + size
+            taken.behind_run = at
+        self.commit(replicas, taken)
+        return None
+
+    cdef inline int run_count(self) noexcept:
+        return 0 if self.replica is None else self.run.count
+
+    cdef bint commit(self, replicas, Taken* taken) except -1:
+        """Writes the run, if there is one; false where the disk refuses, and its requests are not handled."""
+        cdef int index
+        cdef int16_t version
+        replica, leader = self.replica, self.leader
+        if replica is None:
+            return True
+        self.replica = self.leader = None
+        try:
+            self.run.commit()
+        except kafka_error:
+            # Nothing was appended; the answers with its words are made where the next attempt fails.
+            taken.written = taken.answered
+            return False
+        traffic = load(replica, &TRAFFIC)
+        store_int(traffic, &PRODUCES, load_int(traffic, &PRODUCES) + self.run.count)
+        for index in range(self.run.count):
+            version = self.versions[index]
+            self.requests[version] += 1
+        appended_alone(replicas, replica, leader, load(replica, &LOG), self.records, self.run.size)
+        taken.count += self.run.count
+        taken.position = taken.behind_run
+        taken.answered = taken.written
+        return True
+
+    cdef object append(self, replicas, replica, leader, log, view, Taken* taken, Appended* appended):
+        """Appends one batch from where it lies, to the log that the run has begun with.
+
+        False: it is not ordinary, or the disk refuses. None: it is acknowledged. Else the answer, which comes later.
+        """
+        cdef Request* request = &taken.request
+        try:
+            if not self.run.append(view, request.batch - taken.data, request.batch, request.batch_size, appended):
+                return False
+        except kafka_error:
+            return False
+        traffic = load(replica, &TRAFFIC)
+        store_int(traffic, &PRODUCES, load_int(traffic, &PRODUCES) + 1)
+        self.requests[request.version] += 1
+        if is_alone(replica, leader):
+            records = appended.last_offset - appended.first_offset + 1
+            appended_alone(replicas, replica, leader, log, records, request.batch_size)
+        else:
+            replicas.appended(replica, leader, request.batch_size, info_of(log, appended, request.batch_size))
+        if not request.acks:
+            return None
+        if not self.is_acknowledged(replica, request, appended):
+            return self.late(
+                self.node,
+                replica,
+                info_of(log, appended, request.batch_size),
+                request.version,
+                <int32_t>request.correlation_id,
+                request.acks,
+                request.timeout_ms,
+            )
+        taken.written += write_answer(
+            taken.answers + taken.written, request, appended.first_offset, load_int(log, &LOG_START_OFFSET)
+        )
+        taken.answered = taken.written
+        return None
 
     cdef bint is_ordinary(self, peer, uint8_t* p, Py_ssize_t size, Request* request) except -1:
         """Whether the request of `size` bytes at `p` is, as far as that can be told without its partition."""
@@ -392,34 +525,15 @@ cdef class ProduceFrames:
             PyBytes_AS_STRING(known), request.client_id, client_id_size
         )
 
-    cdef bint append(
-        self, replicas, replica, peer, view, Py_ssize_t start, Request* request, Appended* appended, int64_t now_ms
-    ) except -1:
-        """Appends the batch as `ReplicaManager.append`; false where that is left to it."""
+    cdef bint may_append(self, replica, Request* request) except -1:
+        """Whether this broker leads the partition, and it takes what the request brings."""
         leader = load(replica, &LEADER)
         if leader is None or load(replica, &REFUSALS) is not None:
             return False
-        if request.acks == ACKS_ALL and not leader.has_enough_replicas:
-            return False
-        if not may_write(peer, load(replica, &TOPIC_PARTITION)[0]):
-            return False
-        log = load(replica, &LOG)
-        try:
-            if not append_batch(
-                log, view, start, request.batch, request.batch_size, load(leader, &LEADER_EPOCH), now_ms, appended
-            ):
-                return False
-        except kafka_error:
-            # Nothing was appended; the answer with its words is made where the next attempt fails.
-            return False
-        traffic = load(replica, &TRAFFIC)
-        store_int(traffic, &PRODUCES, load_int(traffic, &PRODUCES) + 1)
-        self.requests[request.version] += 1
-        if not appended_alone(replicas, replica, leader, log, appended, request.batch_size):
-            replicas.appended(replica, leader, request.batch_size, info_of(log, appended, request.batch_size))
-        return True
+        return request.acks != ACKS_ALL or leader.has_enough_replicas
 
-    cdef bint is_acknowledged(self, replicas, replica, Request* request, Appended* appended) except -1:
+    cdef bint is_acknowledged(self, replica, Request* request, Appended* appended) except -1:
+        """As `ReplicaManager.acknowledged`."""
         leader = load(replica, &LEADER)
         if leader is None:
             return False
