@@ -452,7 +452,7 @@ def test_each_request_is_authorized() -> None:
     end = compiled.broker.replica("alone").log.log_end_offset
     compiled.step(("read", 0, rows, 0))
     assert asked.topics == ["alone"] * 8  # type: ignore[attr-defined]
-    # The fifth is appended; the producer of the sixth is new, which is the dispatcher's matter, and it is refused there.
+    # The fifth is appended. The producer of the sixth is new, which is the dispatcher's matter: it is refused there.
     assert compiled.broker.replica("alone").log.log_end_offset == end + 4
     compiled.close()
 
