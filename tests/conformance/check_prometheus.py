@@ -23,14 +23,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conformance.check_kafka_tools import run as run_kafkas
-from tests.conformance.unanswered import UNANSWERED
+from tests.conformance.unanswered import OF_OTHERS, UNANSWERED
 from tests.waiting import until
 from tidelog.client.admin import alter_quotas
 from tidelog.client.blocking import BlockingCluster
 from tidelog.launcher.plan import HOST
 from tidelog.launcher.ports import ReservedPort
 from tidelog.metrics.board import ROWS
-from tidelog.quotas.entities import CLIENT_ID, Entity
+from tidelog.quotas.entities import CLIENT_ID, USER, Entity
 from tidelog.testing import Cluster
 
 BROKERS: Final = 3
@@ -59,8 +59,8 @@ CHOSEN: Final = (
 """Dashboards and rules that are evaluated."""
 _TIMES: Final = frozenset({"__rate_interval", "__interval", "interval", "__range", "resolution", "rate_interval"})
 """Variables that stand for a duration."""
-_NOT_KAFKAS: Final = re.compile(r"container_|kubelet_|jvm_|java_lang_|zookeeper_|node_|num_alive_|leader_uptime")
-"""Names of other exporters, and of what has no meaning without Java."""
+_VARIABLE: Final = re.compile(r"(?:label_values|query_result)\((.*)\)", re.DOTALL)
+"""What a dashboard offers to choose from."""
 
 
 class Prometheus:
@@ -156,7 +156,7 @@ def use(cluster: Cluster) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     quotas = {"producer_byte_rate": 1e9, "consumer_byte_rate": 1e9, "request_percentage": 1e6}
     with BlockingCluster(cluster.bootstrap) as client:
-        everyone = Entity.of({CLIENT_ID: None})
+        everyone = Entity.of({USER: None, CLIENT_ID: None})
         assert client.run(alter_quotas(client.routing, {everyone: quotas}))[everyone] is None
     for future in admin.create_topics([NewTopic(TOPIC, 6, 3), NewTopic("gone", 1, 3)]).values():
         future.result(30)
@@ -210,17 +210,29 @@ def opened(expression: str) -> str:
         return "1m" if match[1] in _TIMES else ".*"
 
     text = re.sub(r"\$\{?(\w+)(?::\w+)?\}?", replaced, expression)
-    return re.sub(r'(?<![!~])="([^"]*\.\*[^"]*)"', r'=~"\1"', text).replace("[1m:1m]", "[1m]")
+    text = re.sub(r"(?<![!~])=(['\"])([^'\"]*\.\*[^'\"]*)\1", r'=~"\2"', text)
+    return text.replace("[1m:1m]", "[1m]")
+
+
+def chosen_from(expression: str) -> str:
+    """The series from which a variable of Grafana's takes its values."""
+    match = _VARIABLE.fullmatch(expression.strip())
+    if match is None:
+        return expression
+    series, _, label = match[1].rpartition(",")
+    if expression.startswith("query_result"):
+        return match[1]
+    return series or f'{{{label.strip()}!=""}}'
 
 
 @pytest.mark.parametrize("name", CHOSEN)
 def test_a_dashboard_of_kafka_shows_the_cluster(prometheus: Prometheus, name: str) -> None:
-    """Every panel has data, but for those that `unanswered.py` lists with the reason; each alert has its metrics."""
+    """Panels and variables have data, but for what `unanswered.py` lists with the reason; alerts have their metrics."""
     empty: list[str] = []
     for panel in dashboards()[name]:
-        if "kafka_4_3" not in panel or any(_NOT_KAFKAS.match(metric) for metric in panel["metrics"]):
+        if any(metric.startswith(tuple(OF_OTHERS)) for metric in panel["metrics"]):
             continue
-        if prometheus.query(opened(panel["expr"])):
+        if prometheus.query(opened(chosen_from(panel["expr"]))):
             continue
         missing = [metric for metric in panel["metrics"] if not prometheus.query(metric)]
         if "alerts" in name and len(missing) < len(panel["metrics"]):

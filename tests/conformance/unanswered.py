@@ -37,3 +37,16 @@ UNANSWERED: Final[dict[str, str]] = {
     "kafka_server_sessionexpirelistener_zookeeperauthfailures_total": "A session that may not enter ends the start.",
     "Zookeeper connections": "The panel asks for a quantile of a counter, which Kafka's counters do not have either.",
 }
+
+_OTHERS: Final = "It comes from another exporter, which runs beside brokers of any kind."
+OF_OTHERS: Final[dict[str, str]] = {
+    "container_": f"{_OTHERS} Kubernetes' own, of containers.",
+    "kubelet_": f"{_OTHERS} Kubernetes' own, of volumes; tidelog_log_dir_free_bytes tells the room on disks.",
+    "node_": f"{_OTHERS} node_exporter, of machines.",
+    "zookeeper_": f"{_OTHERS} That of ZooKeeper's servers.",
+    "num_alive_": f"{_OTHERS} That of ZooKeeper's servers.",
+    "leader_uptime": f"{_OTHERS} That of ZooKeeper's servers.",
+    "jvm_": "There is no Java: process_resident_memory_bytes and python_gc_collections_total are what there is.",
+    "java_lang_": "There is no Java: process_cpu_seconds_total and process_resident_memory_bytes are what there is.",
+}
+"""Beginnings of names that are no broker's to serve, and why."""
