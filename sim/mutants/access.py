@@ -17,7 +17,7 @@ ACCESS_MUTANTS: Final = (
     Mutant(
         "decisions-remembered",
         "security.authorizer",
-        "if self._version != version or ",
+        "if not self.revision.is_current or ",
         "if ",
         "a connection goes on with what was decided for it by former ACLs",
     ),

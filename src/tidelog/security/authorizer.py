@@ -42,6 +42,16 @@ _ANY_NAME: Final = "hardcode"
 to."""
 
 
+class Revision:
+    """One state of the ACLs."""
+
+    __slots__ = ("is_current",)
+
+    def __init__(self) -> None:
+        self.is_current = True
+        """Until they change."""
+
+
 class Authorizer:
     """The ACLs of a cluster, and what they decide."""
 
@@ -61,6 +71,7 @@ class Authorizer:
         self.allow_everyone = allow_everyone
         self.version = 0
         """Counts changes: decisions of an older version are worth nothing."""
+        self.revision = Revision()
         self._literal: dict[ResourceType, dict[str, frozenset[AclEntry]]] = {kind: {} for kind in ResourceType}
         self._prefixed: dict[ResourceType, dict[str, frozenset[AclEntry]]] = {kind: {} for kind in ResourceType}
         self._prefix_lengths: dict[ResourceType, tuple[int, ...]] = dict.fromkeys(ResourceType, ())
@@ -70,14 +81,19 @@ class Authorizer:
     def set_acls(self, pattern: ResourcePattern, entries: Iterable[AclEntry]) -> None:
         """Takes `entries` for all ACLs of a pattern; none removes it."""
         if self._put(pattern, entries):
-            self.version += 1
+            self._changed()
 
     def replace_all(self, acls: Mapping[ResourcePattern, Iterable[AclEntry]]) -> None:
         """Takes `acls` for all that there are."""
         changed = [self._put(pattern, ()) for pattern in self.patterns() if pattern not in acls]
         changed += [self._put(pattern, entries) for pattern, entries in acls.items()]
         if any(changed):
-            self.version += 1
+            self._changed()
+
+    def _changed(self) -> None:
+        self.version += 1
+        self.revision.is_current = False
+        self.revision = Revision()
 
     def _put(self, pattern: ResourcePattern, entries: Iterable[AclEntry]) -> bool:
         by_name = self._by_name(pattern.pattern_type)[pattern.type]
@@ -215,8 +231,8 @@ class Access:
     """What one connection may do: its principal's decisions, remembered."""
 
     __slots__ = (
-        *("_authorizer", "_is_super", "_remembered", "_second", "_told", "_untold", "_version", "_written"),
-        *("host", "principal"),
+        *("_authorizer", "_is_super", "_remembered", "_second", "_told", "_untold"),
+        *("host", "principal", "revision", "written"),
     )
 
     def __init__(self, authorizer: Authorizer, principal: Principal, address: str) -> None:
@@ -224,10 +240,11 @@ class Access:
         self.principal = str(principal)
         self.host = java_host(address)
         self._is_super = self.principal in authorizer.super_users
-        self._version = authorizer.version
+        self.revision = authorizer.revision
+        """The ACLs by which everything here was decided."""
         self._remembered: dict[tuple[Operation, ResourceType, str | None], bool] = {}
-        self._written: set[str] = set()
-        """Topics that may be written, of those that were asked for."""
+        self.written: set[str] = set()
+        """Topics that `may_write` has allowed: while the revision is current, compiled code need not ask again."""
         self._second = 0
         """In which `_told` denials were logged; `_untold` were not, since the last line."""
         self._told = self._untold = 0
@@ -237,17 +254,16 @@ class Access:
         if self._is_super:
             return True
         # What nearly every request asks: the same as the one before.
-        if self._version == self._authorizer.version and self._remembered.get((operation, kind, name)):
+        if self.revision.is_current and self._remembered.get((operation, kind, name)):
             return True
         return self._decide(operation, kind, name, self._authorize, quiet=quiet)
 
     def may_write(self, topic: str) -> bool:
         """As `allows` of WRITE, without a line in the log: what the compiled way of produce requests asks."""
-        if self._is_super or (topic in self._written and self._version == self._authorizer.version):
-            return True
-        allowed = self.allows(Operation.WRITE, ResourceType.TOPIC, topic, quiet=True)
+        self._look_at_revision()
+        allowed = topic in self.written or self.allows(Operation.WRITE, ResourceType.TOPIC, topic, quiet=True)
         if allowed:
-            self._written.add(topic)
+            self.written.add(topic)
         return allowed
 
     def allows_any(self, operation: Operation, kind: ResourceType) -> bool:
@@ -263,11 +279,7 @@ class Access:
         *,
         quiet: bool = False,
     ) -> bool:
-        version = self._authorizer.version
-        if self._version != version or len(self._remembered) >= REMEMBERED_MAX:
-            # New ones: an I/O thread that decides meanwhile keeps what it has decided by the former ACLs among theirs.
-            self._remembered, self._written = {}, set()
-            self._version = version
+        self._look_at_revision()
         remembered, question = self._remembered, (operation, kind, name)
         decision = remembered.get(question)
         if decision is None:
@@ -275,6 +287,13 @@ class Access:
         if not decision and not quiet:
             self._tell_denial(operation, kind, name)
         return decision
+
+    def _look_at_revision(self) -> None:
+        """Forgets what was decided by former ACLs."""
+        if not self.revision.is_current or len(self._remembered) >= REMEMBERED_MAX:
+            # New ones: an I/O thread that decides meanwhile keeps what it has decided by the former ACLs among theirs.
+            self._remembered, self.written = {}, set()
+            self.revision = self._authorizer.revision
 
     def _tell_denial(self, operation: Operation, kind: ResourceType, name: str | None) -> None:
         second = self._authorizer.now_ms() // 1000

@@ -16,6 +16,7 @@ from cpython.buffer cimport PyBUF_WRITABLE, Py_buffer, PyBuffer_Release, PyObjec
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.object cimport PyObject
+from cpython.set cimport PySet_Contains
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
@@ -53,6 +54,10 @@ cdef object logger = logging.getLogger("tidelog.broker.requests.dispatch")
 # Of a peer.
 cdef Slot RAW_CLIENT_ID = slot_named("raw_client_id")
 cdef Slot ACCESS = slot_named("access")
+# Of what its principal may do, and of the ACLs by which that was decided.
+cdef Slot REVISION = slot_named("revision")
+cdef Slot WRITTEN = slot_named("written")
+cdef Slot IS_CURRENT = slot_named("is_current")
 # Of a replica.
 cdef Slot TOPIC_PARTITION = slot_named("topic_partition")
 cdef Slot LEADER = slot_named("leader")
@@ -275,8 +280,12 @@ cdef bint may_write(peer, topic) except -1:
     if topic in internal_topics:
         return False
     access = load(peer, &ACCESS)
+    if access is None:
+        return True
+    if is_true(load(access, &REVISION), &IS_CURRENT) and PySet_Contains(load(access, &WRITTEN), topic):
+        return True
     # What is denied here is asked, and logged, once more by the general code.
-    return access is None or access.may_write(topic)
+    return access.may_write(topic)
 
 
 cdef bint is_alone(replica, leader) except -1:
