@@ -1,4 +1,4 @@
-"""What makes the tests the same every day: hypothesis's profiles, the order, and which tests share a worker.
+"""What makes the tests the same every day: hypothesis's profiles and the order; which share a worker says `schedule`.
 
 `make test` and a plain `pytest` draw the same examples and keep the same order each time; no database of examples
 remembers what another run met. The profile "thorough" draws more of them (tests/amount.py). For chance ask:
@@ -14,9 +14,9 @@ from typing import Any, Final
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
-from xdist.scheduler import LoadScopeScheduling
 
 from tests.certificates import Authority
+from tests.schedule import ByFile
 
 ORDER_SEED: Final = 12
 """The order of tests is shuffled, for none may need another; but with this seed, so that it is the same each time."""
@@ -45,21 +45,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """Fixes the order, unless one is asked for; the option is not there with `-p no:randomly`."""
     if config.getoption("randomly_seed", None) == "default":
         config.option.randomly_seed = ORDER_SEED
-
-
-ON_SPARK: Final = ("tests/unit/pipeline/test_table", "tests/unit/pyspark_tidelog/test_source_")
-"""How the paths of the tests on Spark begin."""
-
-
-class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """A file's tests run on one worker, which makes a module's fixture once; those on Spark share one, for its session.
-
-    `--dist loadgroup` would be for that, but pytest-xdist 3.8 groups nothing under pytest 9.2.
-    """
-
-    def _split_scope(self, nodeid: str) -> str:
-        path = nodeid.partition("::")[0]
-        return "spark" if path.startswith(ON_SPARK) else path
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
+from tests.schedule import ON_SPARK
+
+ROOT = Path(__file__).parents[2]
 
 
 def drawn() -> list[tuple[int, str]]:
@@ -41,3 +47,14 @@ def test_the_modules_that_are_loaded_do_not_matter() -> None:
 def test_the_order_is_fixed(request: pytest.FixtureRequest) -> None:
     """Unless a seed is asked for; without the plugin the order is that of the files."""
     assert request.config.getoption("randomly_seed", 0) != "default"
+
+
+def test_one_worker_has_all_tests_on_spark() -> None:
+    """A second one would start a session of its own, which takes as long as ten of these tests."""
+    marked = [
+        str(path.relative_to(ROOT))
+        for path in sorted(ROOT.glob("tests/**/test_*.py"))
+        if re.search(r"^(pytestmark =|@).*\bmark\.spark\b", path.read_text(), re.MULTILINE)
+    ]
+    assert marked
+    assert [path for path in marked if not path.startswith(ON_SPARK)] == []
