@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -23,6 +25,8 @@ ENTRY_POINTS = {
     "sim.__main__",
 }
 """Modules that nothing imports because people or tools run them."""
+
+LOG_METHODS = {"debug", "info", "warning", "error", "exception", "critical"}
 
 LOADED_BY_FOLDER = {"tidelog.broker.handlers": "KEY", "tidelog.protocol.definitions": "DEFINITIONS"}
 """Packages whose modules are found by listing them -> the name that each of these must define."""
@@ -46,6 +50,32 @@ def module_name(path: Path) -> str:
     return ".".join(parts)
 
 
+class Source(NamedTuple):
+    """What these tests ask of a module's syntax tree, which takes a second for each hundred modules to make."""
+
+    docstring: str | None
+    imports: list[ast.Import | ast.ImportFrom]
+    strings: list[str]
+    """Short ones."""
+    calls: list[ast.Call]
+    """Of methods that have the names of a logger's."""
+
+
+@functools.cache
+def parsed(path: Path) -> Source:
+    tree = ast.parse(path.read_text())
+    source = Source(ast.get_docstring(tree), [], [], [])
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                source.imports.append(node)
+            case ast.Constant(value=str(text)) if len(text) < 100:
+                source.strings.append(text)
+            case ast.Call(func=ast.Attribute(attr=name)) if name in LOG_METHODS:
+                source.calls.append(node)
+    return source
+
+
 def is_found_by_listing(path: Path) -> bool:
     """Whether a package lists its folder to find this module, which has what the package looks for."""
     wanted = LOADED_BY_FOLDER.get(module_name(path).rpartition(".")[0])
@@ -55,20 +85,19 @@ def is_found_by_listing(path: Path) -> bool:
 def test_every_module_says_what_it_is() -> None:
     """Each module of the product and of the simulator opens with a docstring, empty package markers aside."""
     silent = [
-        str(path.relative_to(ROOT))
-        for path in SOURCES
-        if path.read_text().strip() and ast.get_docstring(ast.parse(path.read_text())) is None
+        str(path.relative_to(ROOT)) for path in SOURCES if path.read_text().strip() and parsed(path).docstring is None
     ]
     assert silent == []
 
 
 def test_no_module_is_dead() -> None:
     """Every module is imported by another one, loaded by name, or is an entry point."""
-    texts = {path: path.read_text() for path in [*SOURCES, *ROOT.glob("tests/**/conftest.py")]}
     mentioned = set()
-    for path, text in texts.items():
+    for path in [*SOURCES, *ROOT.glob("tests/**/conftest.py")]:
         package = module_name(path) if path.name == "__init__.py" else module_name(path).rpartition(".")[0]
-        for node in ast.walk(ast.parse(text)):
+        for text in parsed(path).strings:
+            mentioned |= {text, f"{package}.{text}"}
+        for node in parsed(path).imports:
             if isinstance(node, ast.ImportFrom):
                 base = node.module or ""
                 if node.level:
@@ -76,11 +105,8 @@ def test_no_module_is_dead() -> None:
                     base = ".".join([*outer, base] if base else outer)
                 mentioned.add(base)
                 mentioned.update(f"{base}.{alias.name}" for alias in node.names)
-            elif isinstance(node, ast.Import):
+            else:
                 mentioned.update(alias.name for alias in node.names)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 100:
-                mentioned.add(node.value)
-                mentioned.add(f"{package}.{node.value}")
     dead = [
         name
         for path in SOURCES
@@ -235,7 +261,6 @@ def test_documents_link_to_files_that_exist() -> None:
     assert broken == []
 
 
-LOG_METHODS = {"debug", "info", "warning", "error", "exception", "critical"}
 LOG_LINE = re.compile(r"[^%:]+(: .*)?", re.DOTALL)
 SPEAK_TO_USERS = ("src/tidelog/launcher/", "src/pyspark_tidelog/")
 """Whose log lines are what a user of a command, or of Spark, reads in a terminal: sentences."""
@@ -256,11 +281,9 @@ def test_log_lines_have_one_form() -> None:
     wrong = []
     for path in SOURCES:
         name = str(path.relative_to(ROOT))
-        for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-                continue
-            owner = node.func.value
-            if node.func.attr not in LOG_METHODS or not isinstance(owner, ast.Name) or "log" not in owner.id.lower():
+        for node in parsed(path).calls:
+            owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+            if not isinstance(owner, ast.Name) or "log" not in owner.id.lower():
                 continue
             message = node.args[0].value if isinstance(node.args[0], ast.Constant) else None
             if owner.id not in ("logger", "kazoo_logger"):

@@ -7,6 +7,7 @@ two modules need of each other ties them just as well: neither can be read, test
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import tomllib
 from pathlib import Path
@@ -24,6 +25,7 @@ def module_name(path: Path, root: Path = ROOT) -> str:
     return ".".join(part for part in parts if part not in ("src", "__init__"))
 
 
+@functools.cache
 def imported_names(path: Path, module: str) -> set[str]:
     """What a file imports, anywhere in it: modules, and names in modules."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
