@@ -17,6 +17,7 @@ from tests.amount import daily
 from tidelog.model.identifiers import TopicPartition
 
 ROOT = Path(__file__).parents[3]
+CLIENTS = ("--clients",)
 
 
 @pytest.fixture(autouse=True)
@@ -50,14 +51,15 @@ def test_our_own_client() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "brokers", "more"), daily(3, [(7, 3, ()), (1, 1, ()), (2, 1, ("--clients",)), (4, 1, ()), (1, 3, ())])
+    ("seed", "brokers", "seconds", "more"),
+    daily(3, [(7, 3, 4, ()), (1, 1, 3, ()), (2, 1, 2, CLIENTS), (2, 1, 5, CLIENTS), (4, 1, 5, ()), (1, 3, 5, ())]),
 )
-def test_a_seed_is_one_run(seed: int, brokers: int, more: tuple[str, ...]) -> None:
+def test_a_seed_is_one_run(seed: int, brokers: int, seconds: int, more: tuple[str, ...]) -> None:
     """Two processes with different hash seeds agree on every event, to the byte."""
     digests = set()
     for hash_seed in ("0", "12345"):
         finished = subprocess.run(
-            [sys.executable, "-m", "sim", "--seed", str(seed), "--seconds", "5", "--brokers", str(brokers), *more],
+            [sys.executable, "-m", "sim", f"--seed={seed}", f"--seconds={seconds}", f"--brokers={brokers}", *more],
             cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
