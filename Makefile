@@ -14,7 +14,11 @@ SAY_ABSENT = $(BIN)/python -c 'from tidelog.records import implementation as i; 
 they need a C compiler and the headers of Python (Debian, Ubuntu: apt install gcc python3-dev; then make clean venv). \
 It works without them: {i.PURE_COST}.")'
 
-PYTEST := PYTHONHASHSEED=0 python -m pytest -n 2 --dist loadfile -q
+# Three on two cores: for a third of their time tests wait for processes, clients and sessions.
+WORKERS ?= 3
+
+# Bytecode is written even where the environment says no: else each worker compiles all tests at each run, 12 s of CPU time.
+PYTEST := PYTHONDONTWRITEBYTECODE= PYTHONHASHSEED=0 python -m pytest -n $(WORKERS) --dist loadfile -q
 
 .PHONY: help venv demo test lint tests unit interop spark vectors thorough fuzz soak soak-clients nightly mutants chaos descriptors conformance ecosystem bench endure reference dist dist-check clean
 
@@ -47,13 +51,20 @@ venv: $(VENV)/.dev ## Install everything that development needs into .venv.
 demo: $(VENV)/.demo ## Run the main job on real data: clients -> tidelog -> Spark -> Delta -> a picture.
 	@exec $(BIN)/python -m tidelog.pipeline.demo
 
-test: venv lint tests vectors ## Lint, types, import contracts, the tests, the golden vectors.
+# Lint, then the vectors beside the tests: one process alone keeps one core busy. Lint is silent until it ends.
+test: venv ## Lint, types, import contracts, the tests, the golden vectors.
+	@rm -f $(LINT_FAILED)
+	@$(MAKE) --no-print-directory --jobs=2 tests lint vectors || { cat $(LINT_FAILED) 2>/dev/null; exit 1; }
 
-lint: venv ## ruff, mypy --strict and the import contracts.
-	@ruff check src sim tests bench setup.py
-	@ruff format --check src sim tests bench setup.py
-	@mypy
-	@lint-imports --no-logo
+CODE := src sim tests bench setup.py
+LINT_FAILED := $(VENV)/.lint-failed
+lint: venv ## ruff, mypy --strict and the import contracts: what each that fails says, then their names.
+	@failed=(); \
+	for check in 'ruff check $(CODE)' 'ruff format --check $(CODE)' mypy 'lint-imports --no-logo'; do \
+	  said=$$($$check 2>&1) || { failed+=("$$check"); printf '%s\n' "$$said"; }; \
+	done; \
+	if (( $${#failed[@]} )); then printf 'lint failed: %s\n' "$${failed[@]}" | tee $(LINT_FAILED) >&2; exit 1; fi; \
+	echo 'lint: ruff, mypy and the import contracts have nothing to say'
 
 tests: venv ## The tests of `make test`, in parallel; T='-k name' selects, also in the three parts below.
 	@$(PYTEST) -m 'not thorough' $(T)
@@ -68,7 +79,7 @@ spark: venv ## A part of them: what starts a Spark session.
 	@$(PYTEST) -m 'not thorough and spark' $(T)
 
 thorough: venv ## The tests that `make test` leaves out, and ten times the examples of each property.
-	@PYTHONHASHSEED=0 python -m pytest -n 2 --dist loadfile -q -m 'thorough or hypothesis' --hypothesis-profile=thorough $(T)
+	@$(PYTEST) -m 'thorough or hypothesis' --hypothesis-profile=thorough $(T)
 
 vectors: venv ## Kafka's golden vectors; TIDELOG_VECTORS=DIR judges those in DIR.
 	@python -m tests.vectors.run
