@@ -71,14 +71,14 @@ def test_a_table_on_s3(server: None) -> None:
     """Batches are committed once, files of a replay are removed, a restored table is set back and goes on."""
     table = delta.open_table(URI, SHAPE.schema, description="")
     for start in (0, 10, 20):
-        assert delta.commit_batch(table, "q", 0, [written(start)], table.version())
+        assert delta.commit_batch(table, "q", 0, [written(start)], table.version(), {})
     replayed = written(20)
-    assert not delta.commit_batch(table, "q", 0, [replayed], table.version())
+    assert not delta.commit_batch(table, "q", 0, [replayed], table.version(), {})
     remove_files(URI, [replayed.path])
     DeltaTable(URI).restore(1)
     table.update_incremental()
     apps = delta.progress_ids([TopicPartition("flights", 0)], "id")
     assert rewind(table, apps, "flights") is not None
     assert delta.next_offsets(table, [*apps], "id") == {TopicPartition("flights", 0): 10}
-    assert delta.commit_batch(table, "q", 0, [written(10)], table.version())
+    assert delta.commit_batch(table, "q", 0, [written(10)], table.version(), {})
     assert sorted(DeltaTable(URI).to_pyarrow_table()["offset"].to_pylist()) == list(range(20))

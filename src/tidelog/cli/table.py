@@ -118,7 +118,7 @@ def table(
         typer.Option(
             "--master",
             metavar="URL",
-            help="Spark's master, spark://HOST:7077 for example.",
+            help="Spark's master, spark://HOST:7077 for example, or a server of Spark Connect, sc://HOST:15002.",
             show_default="spark-submit's, else this machine",
         ),
     ] = None,
@@ -206,7 +206,7 @@ def _prepared(
 ) -> tuple[SparkSession, TableJob]:
     """Spark, started, and the job; whatever is wrong with the arguments is told before Spark starts."""
     try:
-        from tidelog.pipeline.session import check_java, check_not_connect, place_of, spark_session
+        from tidelog.pipeline.session import check_spark, spark_session
         from tidelog.pipeline.shape import BadRecords, ValueFormat
         from tidelog.pipeline.table import TableJob
     except ImportError as error:
@@ -222,8 +222,7 @@ def _prepared(
     except ValueError:
         raise WrongUsage(f"--bad-records is {bad_records!r}; it can be fail or keep") from None
     with _refusing(PipelineError):
-        check_not_connect(place_of(session["master"], os.environ))
-        check_java()
+        check_spark(session["master"], os.environ)
         # Spark takes seconds to start: what a look at the cluster can tell comes first.
         with BlockingCluster(fields["bootstrap"], fail_fast=True, security=command_security()) as cluster:
             cluster.topics([fields["topic"]])

@@ -29,6 +29,12 @@ from tidelog.pipeline.errors import TableMismatch
 from tidelog.pipeline.history import CHECKED, OFFSETS
 
 _APP: Final = "tidelog"
+QUERY: Final = "tidelog.query"
+"""In the metadata of a batch's commit: which job has written it."""
+BATCH: Final = "tidelog.batch"
+"""The number of the batch within the job's checkpoint."""
+REPORT: Final = "tidelog.report"
+"""How much the batch was: an object of JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +125,18 @@ def next_offsets(table: DeltaTable, partitions: Iterable[TopicPartition], topic_
     return found
 
 
-def commit_batch(table: DeltaTable, query: str, batch: int, written: Sequence[WrittenRange], checked: int) -> bool:
+def commit_batch(
+    table: DeltaTable,
+    query: str,
+    batch: int,
+    written: Sequence[WrittenRange],
+    checked: int,
+    report: Mapping[str, Any],
+) -> bool:
     """Adds a batch's files to the table, which must be up to date; False where the table holds these offsets already.
 
-    `checked` is the version of the table up to which its history was checked against its progress.
+    `checked` is the version of the table up to which its history was checked against its progress; `report` is what
+    the history is to say of the batch (JSON).
     Raises `TableMismatch` where the batch does not begin where the table ends, or another writer came first.
     """
     ends = _check_continuity(table, written)
@@ -139,8 +153,9 @@ def commit_batch(table: DeltaTable, query: str, batch: int, written: Sequence[Wr
         custom_metadata={
             OFFSETS: json.dumps(_offsets_of(written)),
             CHECKED: json.dumps({each.offsets.topic: checked for each in written}),
-            "tidelog.query": query,
-            "tidelog.batch": str(batch),
+            QUERY: query,
+            BATCH: str(batch),
+            REPORT: json.dumps(report),
         },
     )
     try:

@@ -270,7 +270,7 @@ def _timestamp_text(moment: datetime.datetime, beyond_ms_us: int) -> str:
 
 
 def manifest_schema() -> pa.Schema:
-    """The row that a task gives Spark for each range."""
+    """The row that a task gives Spark for each range: `table_files.MANIFEST_DDL`."""
     return pa.schema(
         [
             pa.field("topic", pa.string()),
@@ -286,12 +286,6 @@ def manifest_schema() -> pa.Schema:
             pa.field("newFields", pa.list_(pa.field("element", pa.string()))),
         ]
     )
-
-
-MANIFEST_DDL: Final = (
-    "topic string, partition int, start bigint, end bigint, topicId string, path string, size bigint, rows bigint,"
-    " statistics string, recordBytes bigint, newFields array<string>"
-)
 
 
 def manifest(written: WrittenRange) -> Iterator[pa.RecordBatch]:

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from tidelog.pipeline.errors import JavaMissing, PipelineError
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 JAVA_MIN: Final = 17
 """What Spark 4 is compiled for."""
 _JAVA_TIMEOUT_S: Final = 20
+_CONNECT_PORT: Final = 15002
+_CONNECT_TIMEOUT_S: Final = 5.0
 _INSTALL_JAVA: Final = (
     "On Debian and Ubuntu: apt install openjdk-17-jre-headless; elsewhere see https://adoptium.net. Then set JAVA_HOME,"
     " or put java on the PATH."
@@ -90,13 +94,25 @@ def place_of(master: str | None, environment: Mapping[str, str]) -> Place:
     return Place.SUBMITTED if "PYSPARK_GATEWAY_PORT" in environment else Place.HERE
 
 
-def check_not_connect(place: Place) -> None:
-    """Raises `PipelineError` for Spark Connect, which runs a table job's part of the driver in another process."""
-    if place is Place.CONNECT:
-        raise PipelineError(
-            "a table job runs in Spark's driver, which Spark Connect has on its server: name a master"
-            " (--master spark://HOST:PORT, local[*]), or run the job there"
-        )
+def check_connect(url: str) -> None:
+    """Raises `PipelineError` where nothing listens at `url`, sc://HOST:PORT: Spark's client would try for minutes."""
+    try:
+        found = urlsplit(url)
+        address = found.hostname or "", found.port or _CONNECT_PORT
+    except ValueError as error:
+        raise PipelineError(f"{url} is not sc://HOST:PORT: {error}") from error
+    try:
+        socket.create_connection(address, _CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        raise PipelineError(f"no server of Spark Connect listens at {url}: {error}") from error
+
+
+def check_spark(master: str | None, environment: Mapping[str, str]) -> None:
+    """Raises `JavaMissing` or `PipelineError` where Spark cannot be started, or reached."""
+    if place_of(master, environment) is Place.CONNECT:
+        check_connect(master or environment["SPARK_REMOTE"])
+    else:
+        check_java(environment)
 
 
 def spark_session(
@@ -126,8 +142,7 @@ def spark_session(
     if active is not None:
         return active
     place = place_of(master, os.environ)
-    if place is not Place.CONNECT:
-        check_java()
+    check_spark(master, os.environ)
     builder = SparkSession.builder.appName(name)
     if place is Place.CONNECT and master is not None:
         builder = builder.remote(master)
@@ -149,7 +164,10 @@ def spark_session(
                 if settings and name in settings:
                     os.environ[variable] = settings[name]
         with _own_interrupts():
-            return builder.getOrCreate()
+            try:
+                return builder.getOrCreate()
+            except ImportError as error:
+                raise PipelineError(f"Spark Connect needs pip install 'pyspark[connect]': {error}") from error
     # Workers must be this interpreter: whatever "python3" is on the PATH may lack the project or be another version.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

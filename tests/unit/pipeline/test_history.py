@@ -40,7 +40,7 @@ class Table:
         offsets = OffsetRange(partition.topic, partition.partition, start, start + 10, "id")
         written = WrittenRange(offsets, name, Path(self.path, name).stat().st_size, 10, "{}", 0)
         checked = self.delta.version() if checks else -1
-        assert delta.commit_batch(self.delta, "q", 0, [written], checked)
+        assert delta.commit_batch(self.delta, "q", 0, [written], checked, {})
 
     def restore(self, version: int | datetime.datetime) -> None:
         DeltaTable(self.path).restore(version)
@@ -136,7 +136,7 @@ def test_a_restore_that_races_a_batch_is_found_by_the_next(table: Table) -> None
     path = "late.parquet"
     pyarrow.parquet.write_table(pa.table({"offset": range(30, 40)}, SCHEMA), f"{table.path}/{path}")
     written = WrittenRange(OffsetRange("t", 0, 30, 40, "id"), path, 1, 10, "{}", 0)
-    delta.commit_batch(table.delta, "q", 9, [written], checked)
+    delta.commit_batch(table.delta, "q", 9, [written], checked, {})
     found = table.found()
     assert found is not None
     assert found.is_overwritten

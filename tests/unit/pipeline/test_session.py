@@ -83,7 +83,8 @@ def test_where_work_is_done(master: str | None, environment: dict[str, str], pla
     assert place_of(master, environment) is place
 
 
-def test_a_table_job_through_connect_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """Before anything is started: its part of the driver would be run by the server."""
-    assert cli.run(["table", "t", "/tmp/none", "--once", "--master", "sc://127.0.0.1:1"]) == 1
-    assert "Spark Connect has on its server" in capsys.readouterr().err
+@pytest.mark.parametrize("master", ["sc://127.0.0.1:1", "sc://127.0.0.1:port", "sc://"])
+def test_a_server_of_connect_that_is_not_there_is_told(master: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """At once, and before a broker is asked."""
+    assert cli.run(["table", "t", "/tmp/none", "--once", "--master", master]) == 1
+    assert master in capsys.readouterr().err

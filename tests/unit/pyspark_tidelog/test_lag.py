@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.unit.pyspark_tidelog.spark_fixtures import BASE_TIMESTAMP, Broker
+from tests.waiting import until
 
 from pyspark_tidelog import LagListener
 from pyspark_tidelog.lag import Lag
+from pyspark_tidelog.spark_versions import HAS_LIMITS
 from tidelog.model.identifiers import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.row("R38")]
 
@@ -78,3 +84,29 @@ def test_a_cluster_that_cannot_be_asked_is_a_warning(
     assert [each.msg.split(":")[0] for each in caplog.records if each.levelno == logging.WARNING] == [
         "query_lag_unknown"
     ]
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(not HAS_LIMITS, reason="PySpark before 4.2 has no limits: there is one batch")
+def test_spark_tells_the_listener_of_its_queries(
+    spark: SparkSession, broker: Broker, told: tuple[LagListener, list[Lag]], tmp_path: Path
+) -> None:
+    """By name, batch by batch, with the rows that Spark counts; the first of two batches leaves some behind."""
+    listener, lags = told
+    topic = broker.topic(2)
+    broker.produce(topic, [b"x"] * 6)
+    broker.produce(topic, [b"x"] * 3, partition=1)
+    spark.streams.addListener(listener)
+    try:
+        options = broker.options(topic, startingOffsets="earliest", maxOffsetsPerTrigger="6")
+        rows = spark.readStream.format("tidelog").options(**options).load()
+        writer = rows.writeStream.format("noop").queryName("watched").trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path)).start().awaitTermination()
+        until(lambda: len(lags) >= 2, "two batches are told")
+    finally:
+        spark.streams.removeListener(listener)
+    assert [(lag.query, lag.batch, lag.rows, lag.offsets, lag.behind) for lag in lags] == [
+        ("watched", 0, 6, 6, 3),
+        ("watched", 1, 3, 3, 0),
+    ]
+    assert lags[0].freshness_s is not None

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from tests.unit.storage.support import NOW_MS, TOPIC_ID, TP, batch, let_go, marker, open_manager
 from tests.waiting import until
 
 from pyspark_tidelog import connections
 from pyspark_tidelog.batch import TidelogBatchReader
 from pyspark_tidelog.errors import DataLoss, OptionError, SourceError, UnknownTopic
+from pyspark_tidelog.offsets import OffsetRange
 from pyspark_tidelog.options import parse_options
 from pyspark_tidelog.segments.directories import folders_of
 from pyspark_tidelog.segments.pieces import Missing, Piece, read_parts
@@ -22,6 +24,10 @@ from pyspark_tidelog.stream import TidelogStreamReader
 from tidelog.client import admin
 from tidelog.client.blocking import BlockingCluster
 from tidelog.model.identifiers import TopicPartition
+from tidelog.pipeline.delta import commit_batch, open_table
+from tidelog.pipeline.job import TableJob, source_options
+from tidelog.pipeline.parquet import write_range
+from tidelog.pipeline.shape import raw_shape
 from tidelog.ports.real import SystemDisk
 from tidelog.records.batch import build_batch
 from tidelog.records.compression import Codec
@@ -261,6 +267,23 @@ def test_a_stream_takes_files_and_the_newest_from_the_broker(
         caplog.clear()
         start = behind
     stream.stop()
+
+
+def test_a_table_takes_files_and_the_newest_from_the_broker(
+    cluster: tuple[Cluster, BlockingCluster, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a task of a table job does."""
+    started, _, copy = cluster
+    caplog.set_level(logging.INFO)
+    job = TableJob(started.bootstrap, TP.topic, str(copy / "table"), source_options={"segments": str(copy)})
+    shape = raw_shape(("value", "offset"))
+    table = open_table(job.path, shape.schema, description="")
+    options = parse_options(source_options(job), streaming=True)
+    found = write_range(options, OffsetRange(TP.topic, 0, 0, 50), job.path, shape)
+    assert commit_batch(table, "q", 0, [found], table.version(), {})
+    rows = sorted(DeltaTable(job.path).to_pyarrow_table().to_pylist(), key=lambda row: row["offset"])
+    assert [row["value"] for row in rows] == numbers(0, 50)
+    assert asked(caplog) == ["topicone-0 [40, 50)"]
 
 
 def test_a_transaction_that_files_show_as_open_is_left_to_the_broker(tmp_path: Path) -> None:
