@@ -156,10 +156,14 @@ class SharePartition:
         batches: Sequence[ReadBatch],
         records_max: int,
         *,
+        read_from: int = 0,
         batch_size: int = 0,
         is_strict: bool = False,
     ) -> list[Acquired]:
-        """Locks for `member` what was read, `batches`, from the next fetch offset on; sorted, each of one lock.
+        """Locks for `member` what was read, `batches`, from the offset `read_from` on; sorted, each of one lock.
+
+        `read_from` is the next fetch offset of when the read began. What was released meanwhile below it waits for the
+        next read.
 
         About `records_max` records are acquired: whole batches, or that many at most if `is_strict` (KIP-1206). What
         is acquired is told in pieces that end with a batch once they have `batch_size` records. Offsets that no
@@ -169,7 +173,7 @@ class SharePartition:
         """
         acquired: list[Acquired] = []
         count = 0
-        offset = self.next_fetch_offset
+        offset = max(self.next_fetch_offset, read_from)
         for batch in batches:
             if count >= records_max or batch.last_offset < offset:
                 continue

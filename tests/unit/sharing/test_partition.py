@@ -39,6 +39,17 @@ def test_whole_batches_are_acquired() -> None:
     assert deliver(partition) == []
 
 
+def test_what_is_released_during_a_read_waits_for_the_next_one() -> None:
+    """It is not among what was read: it must not be taken for a gap."""
+    partition = SharePartition(0)
+    partition.acquire(0, "a", TWO_BATCHES[:1], 10)
+    read_from = partition.next_fetch_offset
+    assert told(partition, (4, 4, 2)) == [(4, 4, RecordState.AVAILABLE, 1)]
+    assert partition.acquire(0, "b", TWO_BATCHES[1:], 10, read_from=read_from) == [(10, 19, 1)]
+    assert partition.next_fetch_offset == 4
+    assert partition.acquire(0, "b", TWO_BATCHES, 10, read_from=4) == [(4, 4, 2)]
+
+
 def test_strictly_as_many_records_as_asked_for_are_acquired() -> None:
     partition = SharePartition(0)
     assert partition.acquire(0, "a", TWO_BATCHES, 12, is_strict=True) == [(0, 9, 1), (10, 11, 1)]

@@ -217,9 +217,10 @@ class ShareFetch:
             except Exception as error:  # Whatever it is, the request is answered with it.
                 self.answer.fail(error)
                 return
-            for (place, led), result, before in zip(ready, results, truncations, strict=True):
+            offsets = [offset for _, offset, _, _ in wanted]
+            for (place, led), result, offset, before in zip(ready, results, offsets, truncations, strict=True):
                 if led.is_current and led.replica.log.truncations == before and not self._is_abandoned:
-                    self._acquire(place, led, result)
+                    self._acquire(place, led, offset, result)
             if self._got or self._is_last_look or self._is_abandoned:
                 self._finish()
             else:
@@ -242,7 +243,7 @@ class ShareFetch:
                 break
         return chosen
 
-    def _acquire(self, place: SharedPlace, led: LedSharePartition, result: _Read | KafkaError) -> None:
+    def _acquire(self, place: SharedPlace, led: LedSharePartition, offset: int, result: _Read | KafkaError) -> None:
         if isinstance(result, KafkaError):
             if result.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._got[place] = Got(error=result)
@@ -257,6 +258,7 @@ class ShareFetch:
             self._session.member,
             batches,
             self._records_max,
+            read_from=offset,
             batch_size=self._batch_size,
             is_strict=self._is_strict,
         )
