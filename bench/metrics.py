@@ -9,7 +9,6 @@ of the process by requests answered, the median of the rounds' ratios counts.
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import shutil
 import statistics
@@ -20,7 +19,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from produce import SHAPES, build, create_topic, load
+from produce import SHAPES, Server, build, create_topic, load
 from tidelog.testing import ProcessBroker
 
 SHAPE = SHAPES[-1]
@@ -28,16 +27,10 @@ TOPICS = 10
 """Of the partitions whose page is measured."""
 
 
-def cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def cost_us(work: Path, broker: ProcessBroker, seconds: float) -> float:
     """Microseconds of CPU a request."""
-    before = cpu_s(broker.pid)
-    figures = load(work, int(broker.bootstrap.rpartition(":")[2]), SHAPE, seconds)
-    return (cpu_s(broker.pid) - before) * 1e6 / (figures["req_s"] * seconds)
+    server = Server(int(broker.bootstrap.rpartition(":")[2]), broker.pid)
+    return load(work, server, SHAPE, seconds)["cpu_us"]
 
 
 def page_cost(port: int, broker: ProcessBroker, partitions: int) -> None:
@@ -55,14 +48,15 @@ def page_cost(port: int, broker: ProcessBroker, partitions: int) -> None:
             return str(answer.read().decode())
 
     page()
-    pages, before = 10, cpu_s(broker.pid)
+    server = Server(port, broker.pid)
+    pages, before = 10, server.cpu_s()
     longest = []
     for _ in range(pages):
         time.sleep(1.1)  # A page is given again for a second.
         text = page()
         (found,) = re.findall(r"\ntidelog_metrics_longest_slice_seconds (.*)", text)
         longest.append(float(found))
-    cost = (cpu_s(broker.pid) - before) / pages
+    cost = (server.cpu_s() - before) / pages
     print(f"a page of {partitions} partitions: {cost * 1000:.0f} ms of CPU, longest slice {min(longest) * 1000:.0f} ms")
 
 
