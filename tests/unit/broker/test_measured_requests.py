@@ -9,7 +9,14 @@ from tests.unit.broker.harness import Broker, whole
 
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.metrics.errors import error_codes
-from tidelog.broker.metrics.requests import BUSY_READS, SAMPLED, MeasuredDispatcher, RequestMetrics
+from tidelog.broker.metrics.requests import (
+    BUSY_READS,
+    SAMPLED,
+    SAMPLED_RARELY,
+    VERY_BUSY_READS,
+    MeasuredDispatcher,
+    RequestMetrics,
+)
 from tidelog.model.errors import ErrorCode
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -202,6 +209,12 @@ def test_a_busy_broker_times_a_sample(broker: Broker, metrics: RequestMetrics) -
         broker.ask(ApiKey.DESCRIBE_CLUSTER, 0, messages.DescribeClusterRequest())
     times = metrics.of(ApiKey.DESCRIBE_CLUSTER)
     assert (times.requests, times.at_once.count) == (SAMPLED, SAMPLED)
-    dispatcher.adapt()
+    for _ in range(VERY_BUSY_READS):
+        assert dispatcher.request
+    for _ in range(2):
+        # Also in the seconds that follow, from their first read on.
+        timed = [dispatcher.request == dispatcher.timed for _ in range(SAMPLED_RARELY * 10)]
+        assert timed.count(True) == 10
+        dispatcher.adapt()
     dispatcher.adapt()
     assert all(dispatcher.request == dispatcher.timed for _ in range(100))

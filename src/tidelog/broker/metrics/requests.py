@@ -36,6 +36,10 @@ SAMPLED: Final = 8
 """On a busy broker the requests of one read in so many are timed."""
 BUSY_READS: Final = 500
 """Reads between two calls of `adapt` that make a broker busy."""
+SAMPLED_RARELY: Final = 32
+"""As `SAMPLED`, on a broker that is very busy: ordinary requests are so quick that to time eighths would show."""
+VERY_BUSY_READS: Final = 4_000
+"""As `BUSY_READS`, of a broker that is very busy."""
 _REPLICA_STATE_SINCE: Final = 15
 """The version of Fetch whose follower names itself in a tag."""
 
@@ -81,7 +85,7 @@ class RequestMetrics:
 
 
 class MeasuredDispatcher(Dispatcher):
-    """A dispatcher whose requests are timed, all of them, or on a busy broker those of every eighth read."""
+    """A dispatcher whose requests are timed: all of them, or on a busy broker those of every eighth read or fewer."""
 
     def __init__(
         self, node: Node, handlers: dict[int, Handler], forwarding: Forwarding | None, metrics: RequestMetrics
@@ -105,8 +109,7 @@ class MeasuredDispatcher(Dispatcher):
 
     def adapt(self) -> None:
         """Some seconds have passed: a broker that is not busy times every request."""
-        if self._reads < BUSY_READS:
-            self._weight = 1
+        self._weight = _weight(self._reads)
         self._reads = 0
 
     @property
@@ -117,11 +120,11 @@ class MeasuredDispatcher(Dispatcher):
         if self._slow is not None:
             # The slow ones may be among those that would not be timed.
             return self.timed
-        if self._weight > 1:
-            self._is_timed = not reads % SAMPLED
-            return self.timed if self._is_timed else self._untimed
-        if reads >= BUSY_READS:
-            self._weight = SAMPLED
+        if reads in _CHANGES:
+            self._weight = max(self._weight, _weight(reads))
+        elif reads % self._weight:
+            self._is_timed = False
+            return self._untimed
         return self.timed
 
     def ordinary(self, received_ms: int) -> OrdinaryRequests | None:
@@ -239,6 +242,16 @@ class MeasuredDispatcher(Dispatcher):
         if replica_id != INSPECTOR:
             self.kind = self._metrics.fetch_consumer if replica_id < 0 else self._metrics.fetch_follower
             self.kind.versions[version] += 1
+
+
+_CHANGES: Final = frozenset({BUSY_READS, VERY_BUSY_READS})
+
+
+def _weight(reads: int) -> int:
+    """How many reads one whose requests are timed stands for, where there were so many in some seconds."""
+    if reads < BUSY_READS:
+        return 1
+    return SAMPLED if reads < VERY_BUSY_READS else SAMPLED_RARELY
 
 
 class TimedOrdinary:
