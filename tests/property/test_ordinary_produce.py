@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import hypothesis.strategies as st
@@ -432,6 +433,9 @@ class Asked:
     def __init__(self, times: int) -> None:
         self.left = times
         self.topics: list[str] = []
+        self.revision = SimpleNamespace(is_current=True)
+        self.written: set[str] = set()
+        """Empty, as that of `AuditedAccess`, which is asked each time."""
 
     def may_write(self, topic: str) -> bool:
         self.topics.append(topic)
