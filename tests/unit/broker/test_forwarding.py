@@ -48,7 +48,9 @@ from tidelog.model.identifiers import (
 )
 from tidelog.protocol import codec, framing, messages
 from tidelog.protocol.apis import ApiKey
-from tidelog.security.access import ANONYMOUS, Principal
+from tidelog.security.access import ANONYMOUS, Operation, Principal, ResourceType
+from tidelog.security.acls import AclEntry, Permission, ResourcePattern
+from tidelog.security.authorizer import Authorizer
 
 CREATE = messages.CreateTopicsRequest(
     topics=[messages.CreateTopicsRequest.CreatableTopic(name="new", num_partitions=1, replication_factor=1)],
@@ -394,6 +396,40 @@ def test_an_envelope_is_handled_in_its_clients_name(broker: Broker, monkeypatch:
     assert (context.principal, context.client_address, context.client_id) == (Principal("alice"), "10.0.0.9", "test")
     correlation_id, answer = framing.decode_response(ApiKey.CREATE_TOPICS, 7, response.response_data)
     assert (correlation_id, answer) == (context.correlation_id, created())
+
+
+class CatchingUp:
+    """Stands in for what follows the store's ACLs: it has missed some."""
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self.authorizer = authorizer
+        self.known: Deferred[None] = Deferred()
+
+    def caught_up(self) -> Deferred[None]:
+        return self.known
+
+
+def test_an_envelope_is_judged_by_the_acls_that_the_store_has(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sender may know of a change that this one has not heard of; what super users ask waits for nothing."""
+    security = CatchingUp(Authorizer(["User:admin"]))
+    monkeypatch.setattr(broker.node, "_security", security)
+    seen: list[Any] = []
+    handler = broker.node.handlers[ApiKey.CREATE_TOPICS]
+
+    def handle(node: Any, context: Any, request: Any) -> Any:
+        seen.append(context.access.allows(Operation.CREATE, ResourceType.CLUSTER, "kafka-cluster"))
+        return created()
+
+    monkeypatch.setattr(handler, "handle", handle)
+    broker.ask(ApiKey.ENVELOPE, 0, envelope(broker, ApiKey.CREATE_TOPICS, 7, CREATE, Principal("admin")))
+    assert seen == [True]
+    asked = envelope(broker, ApiKey.CREATE_TOPICS, 7, CREATE, Principal("alice"))
+    answer = broker.send(ApiKey.ENVELOPE, 0, asked)
+    assert (answer.done, seen) == (False, [True])
+    pattern = ResourcePattern(ResourceType.CLUSTER, "kafka-cluster")
+    security.authorizer.set_acls(pattern, [AclEntry("User:alice", "*", Operation.CREATE, Permission.ALLOW)])
+    security.known.complete(None)
+    assert (answer.done, seen) == (True, [True, True])
 
 
 def test_an_envelope_that_meets_no_controller_says_so(broker: Broker) -> None:

@@ -1,7 +1,8 @@
 """Envelope: a client's request that another broker was asked, with the client's name and address (KIP-590).
 
 Version 0. The request inside is handled as if its client had asked here, and its answer goes back as bytes. Only
-brokers may send it, since its sender can speak in any client's name. Not advertised.
+brokers may send it, since its sender can speak in any client's name. It is judged by the ACLs that the store has when
+it comes: one that the sender's broker has put in force is never unknown here. Not advertised.
 """
 
 from __future__ import annotations
@@ -62,6 +63,20 @@ def handle(
     peer = Peer(context.listener, context.connection_id, decode_address(request.client_host_address))
     peer.authorizer = node.authorizer
     peer.authenticated(decode_principal(request.request_principal))
+    authorizer = node.authorizer
+    if authorizer is None or str(peer.principal) in authorizer.super_users:
+        return _carry_out(node, context, peer, inside)
+
+    def carry_out(_: None) -> Deferred[messages.EnvelopeResponse]:
+        response = _carry_out(node, context, peer, inside)
+        return response if isinstance(response, Deferred) else Deferred.of(response)
+
+    return node.security.caught_up().and_then(carry_out)
+
+
+def _carry_out(
+    node: Node, context: RequestContext, peer: Peer, inside: memoryview
+) -> messages.EnvelopeResponse | Deferred[messages.EnvelopeResponse]:
     dispatcher = _InEnvelope(node, node.handlers)
     try:
         answer = dispatcher.request(peer, inside, 0, len(inside), context.received_ms)
