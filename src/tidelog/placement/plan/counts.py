@@ -100,7 +100,7 @@ def _flow(layout: Layout, pins: Mapping[int, int]) -> CountFlow:
     stranded = _stranded(layout)
     return CountFlow(
         len(layout.brokers),
-        [layout.former(item) for item in range(len(layout.partitions))],
+        [_kept_first(layout, item) for item in range(len(layout.partitions))],
         layout.needs,
         may_enter=lambda item, broker: (
             closed[broker] is None or (closed[broker] == NOT_TO_BE_FILLED and item in stranded)
@@ -112,6 +112,15 @@ def _flow(layout: Layout, pins: Mapping[int, int]) -> CountFlow:
         extra=layout.staying,
         pins=pins,
     )
+
+
+def _kept_first(layout: Layout, item: int) -> list[int]:
+    """The brokers of a partition; where it is to have fewer, those in sync first: it drops those at the end."""
+    former = layout.former(item)
+    if layout.needs[item] >= len(former):
+        return former
+    in_sync = {layout.index[broker_id] for broker_id in layout.partitions[item].isr}
+    return sorted(former, key=lambda broker: broker not in in_sync)
 
 
 def _stranded(layout: Layout) -> set[int]:

@@ -52,9 +52,10 @@ class Layout:
         repairs = racks is not None and any(each is not Balance.LEADERS for each in goals.balance)
         moving: list[PartitionState] = []
         staying = [0] * len(brokers)
+        under_way = state.under_way
         for each in state.partitions.values():
             places = [index[broker_id] for broker_id in each.replicas]
-            if not goals.in_scope(each.topic) or each.key in state.reassignments:
+            if not goals.in_scope(each.topic) or each.key in under_way:
                 may_move = False
             elif repairs or racks is None or each.topic in goals.factors or not goals.drain.isdisjoint(each.replicas):
                 may_move = True
@@ -114,6 +115,13 @@ class Layout:
         replicas[0], replicas[place] = replicas[place], replicas[0]
         directories[0], directories[place] = directories[place], directories[0]
         return place > 0
+
+    def spreads(self, broker_ids: Sequence[int]) -> bool:
+        """Whether a partition on these brokers uses no rack twice while another one is unused."""
+        if self.racks is None:
+            return True
+        used = {self.racks[self.index[broker_id]] for broker_id in broker_ids}
+        return len(used) >= min(len(broker_ids), self.rack_count)
 
     def moves(self) -> list[Move]:
         """What has changed, as moves of a plan."""

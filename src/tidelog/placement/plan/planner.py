@@ -61,9 +61,9 @@ def make_plan(
         except PlanRefused as error:
             raise (first or error) from None
     told = [f"broker {broker} gets no replica: its disks have no room" for broker in sorted(full)]
-    left = sum(goals.in_scope(key.topic) for key in state.reassignments)
+    left = sum(goals.in_scope(key.topic) for key in state.under_way)
     if left:
-        told.append(f"{left} partitions that are being reassigned are left alone")
+        told.append(f"{left} {'partition that is' if left == 1 else 'partitions that are'} being moved: left alone")
     return replace(planned, remarks=(*told, *planned.remarks))
 
 
@@ -82,8 +82,8 @@ def _plan(state: ClusterState, goals: Goals, throttle: int | None, limits: Limit
         remarks += proof.remarks
     leader_changes = _settle_leaders(layout, remarks)
     whole = layout.moves()
-    moves = best_part(whole, goals, lambda part: _seconds(part, state, throttle, limits))
-    if len(moves) < len(whole):
+    moves = best_part(whole, goals, lambda part: _seconds(part, state, throttle, limits), layout.spreads)
+    if moves != whole:
         moves_least = least_moves_to(moves)
         bytes_least = None if bytes_least is None else least_bytes_to(moves)
         left = sum(move.replica_moves for move in whole) - sum(move.replica_moves for move in moves)

@@ -173,6 +173,11 @@ class ClusterState:
                 raise DocumentError(f"move of {copy.key} to {copy.path}: broker {copy.broker} is not among the brokers")
         return cls(cluster_id, taken_at_ms, by_id, by_name, by_key, moving, copies, tuple(missing))
 
+    @property
+    def under_way(self) -> frozenset[TopicPartition]:
+        """Partitions that are being moved, between brokers or between directories."""
+        return frozenset((*self.reassignments, *(copy.key for copy in self.directory_moves)))
+
     def digest(self) -> str:
         """A hash of where everything is: equal for states in which no broker, replica or directory differs."""
         hasher = hashlib.sha256()

@@ -111,10 +111,10 @@ def free_bytes(state: ClusterState) -> dict[Disk, int]:
 
 def in_waves(moves: Iterable[Move], state: ClusterState, limits: Limits = DEFAULT_LIMITS) -> list[list[Work]]:
     """The moves as waves, each move with its wave's number. DisksFull where one has no room in any order."""
-    directories = Directories(state)
+    free = free_bytes(state)
+    directories = Directories(state, free)
     waiting = [work_of(move, state, directories) for move in moves]
     waiting.sort(key=lambda work: (-_urgency(work.move, state), -(work.move.size or 0), work.move.key))
-    free = free_bytes(state)
     waves: list[list[Work]] = []
     while waiting:
         wave = _Wave(limits, free)

@@ -139,6 +139,24 @@ def test_a_part_of_a_plan_is_the_one_that_does_most() -> None:
     assert make_plan(state, Goals(balance=(Balance.BYTES,), bytes_max=10**10)).plan.bytes <= 10**10
 
 
+def test_a_part_of_a_move_is_better_than_none() -> None:
+    """Both replicas of a partition are to go: with one move, or the bytes of one, one goes, if racks let it."""
+    brokers = [BrokerState(broker, directories=(DirectoryState("/d"),)) for broker in range(4)]
+    state = ClusterState.of(
+        brokers=brokers,
+        topics=[TopicState("t")],
+        partitions=[PartitionState("t", number, (0, 1), 0, (0, 1), ("/d", "/d"), (100, 100)) for number in range(2)],
+    )
+    for limit in (Goals(drain=frozenset({0, 1}), moves_max=1), Goals(drain=frozenset({0, 1}), bytes_max=150)):
+        planned = make_plan(state, limit)
+        assert (planned.plan.replica_moves, planned.plan.bytes) == (1, 100)
+        assert planned.remarks == ("3 moves more reach the goals: this plan is limited",)
+    racks = [dataclasses.replace(broker, rack="ab"[broker.id % 2]) for broker in brokers]
+    racked = dataclasses.replace(state, brokers={broker.id: broker for broker in racks})
+    [moved] = make_plan(racked, Goals(drain=frozenset({0, 1}), moves_max=1)).plan.moves
+    assert {each % 2 for each in moved.replicas_to} == {0, 1}
+
+
 def with_traffic(state: ClusterState) -> ClusterState:
     """Each partition is written at a rate that has nothing to do with its size."""
     draw = random.Random(9)

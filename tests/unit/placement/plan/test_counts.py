@@ -9,10 +9,19 @@ from collections.abc import Sequence
 
 import pytest
 
+from tidelog.model.identifiers import TopicPartition
 from tidelog.placement.plan import exact
 from tidelog.placement.plan.goals import Balance, Goals, PlanRefused
 from tidelog.placement.plan.planner import make_plan
-from tidelog.placement.plan.state import BrokerState, ClusterState, PartitionState, TopicState
+from tidelog.placement.plan.state import (
+    BrokerState,
+    ClusterState,
+    DirectoryMoveState,
+    DirectoryState,
+    PartitionState,
+    ReassignmentState,
+    TopicState,
+)
 
 
 def state_of(
@@ -120,6 +129,31 @@ def test_a_factor_gets_lower_where_replicas_are_on_offline_brokers(balance: tupl
 def test_a_lower_factor_keeps_the_replicas_on_live_brokers(racks: Sequence[str | None]) -> None:
     state = state_of([[3, 0, 2], [0, 1]], racks=racks, offline=[0, 3])
     assert moved_to(state, Goals(factors={"t": 1})) == {0: (2,), 1: (1,)}
+
+
+def test_a_lower_factor_keeps_the_replicas_in_sync() -> None:
+    """Broker 0 is live and behind: dropping the others would leave the partition waiting for it."""
+    state = ClusterState.of(
+        brokers=[BrokerState(broker) for broker in range(3)],
+        topics=[TopicState("t")],
+        partitions=[PartitionState("t", 0, (0, 1, 2), 2, (2, 1)), PartitionState("t", 1, (0, 1, 2), 0, (0, 1, 2))],
+    )
+    assert moved_to(state, Goals(factors={"t": 2})) == {0: (1, 2), 1: (0, 1)}
+
+
+def test_what_others_move_is_left_alone() -> None:
+    """Between brokers and between directories; the plan says how many partitions that are."""
+    paths = (DirectoryState("/a"), DirectoryState("/b"))
+    state = ClusterState.of(
+        brokers=[BrokerState(broker, directories=paths) for broker in range(4)],
+        topics=[TopicState("t")],
+        partitions=[PartitionState("t", number, (0, 1), 0, (0, 1), ("/a", "/a")) for number in range(3)],
+        reassignments={TopicPartition("t", 0): ReassignmentState((1,), ())},
+        directory_moves=[DirectoryMoveState("t", 1, 0, "/b")],
+    )
+    planned = make_plan(state, Goals(drain=frozenset({0})))
+    assert [move.partition for move in planned.plan.moves] == [2]
+    assert planned.remarks == ("2 partitions that are being moved: left alone",)
 
 
 def test_even_counts_take_no_replica_back_to_an_offline_broker() -> None:

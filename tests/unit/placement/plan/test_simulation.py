@@ -191,6 +191,26 @@ def test_disks_that_get_a_replica_are_those_kafka_would_choose() -> None:
     assert work.frees == {Disk(0, "/d"): 5}
 
 
+def test_a_disk_with_room_is_asked_for_where_the_broker_would_choose_a_full_one() -> None:
+    """Broker 1 would take the directory with fewer logs, which is full: the plan names the other one."""
+    full, roomy = DirectoryState("/a", 1000 * MB, 30 * MB), DirectoryState("/b", 1000 * MB, 900 * MB)
+    state = ClusterState.of(
+        brokers=[BrokerState(0, directories=(DirectoryState("/d"),)), BrokerState(1, directories=(full, roomy))],
+        topics=[TopicState("t")],
+        partitions=[
+            PartitionState("t", 0, (0,), 0, (0,), ("/d",), (100 * MB,)),
+            PartitionState("t", 1, (1,), 1, (1,), ("/b",), (5,)),
+            PartitionState("t", 2, (0,), 0, (0,), ("/d",), (5,)),
+        ],
+    )
+    planned = make_plan(state, Goals(drain=frozenset({0})))
+    assert [(move.partition, move.replicas_to, move.directories_to) for move in planned.plan.moves] == [
+        (0, (1,), ("/b",)),
+        (2, (1,), (None,)),
+    ]
+    assert planned.remarks == ()
+
+
 def test_what_is_wrong_is_told() -> None:
     """A dead broker, a full disk, a lost directory, racks, under-replicated partitions, what is under way."""
     state = ClusterState.of(
