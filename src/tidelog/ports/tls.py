@@ -22,8 +22,30 @@ NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYE
 """Reasons of OpenSSL's for a handshake whose first bytes are none of TLS."""
 
 
-CLIENT: ContextVar[str] = ContextVar("CLIENT", default="")
-"""host:port of the client whose handshake is begun in this context: the event loops do not tell."""
+class Client:
+    """Whose handshake is begun in a context: the event loops do not tell."""
+
+    __slots__ = ("_handshaking", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        """host:port."""
+        self._handshaking: _Handshaking | None = None
+
+    def begins(self, handshaking: _Handshaking) -> None:
+        """This is its TLS from now on."""
+        self._handshaking = handshaking
+
+    def gave_up(self) -> None:
+        """Its connection ended in the handshake: tells so, if it had begun to speak, and nothing was told yet."""
+        if self._handshaking is not None:
+            self._handshaking.ended_by_client()
+
+
+CLIENT: ContextVar[Client | None] = ContextVar("CLIENT", default=None)
+
+
+ENDED_BY_CLIENT: Final = "the client ended the connection in its handshake: it may not trust the broker's certificate"
 
 
 class InvalidTls(ValueError):
@@ -60,7 +82,10 @@ class RenewableContext(ssl.SSLContext):
         made = self.current.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
         if isinstance(made, _Handshaking):
             made.incoming = incoming
-            made.client = CLIENT.get()
+            client = CLIENT.get()
+            if client is not None:
+                made.client = client.name
+                client.begins(made)
         return made
 
 
@@ -156,10 +181,16 @@ class _Handshaking(ssl.SSLObject):
     """What the client has sent."""
     client = ""
     """host:port, where it is known."""
-    _has_failed = False
+    _has_failed = _has_spoken = False
+
+    def ended_by_client(self) -> None:
+        """Without an alert, as those end it that use Python's or Node's TLS and do not trust the certificate."""
+        if self._has_spoken and not self._has_failed:
+            type(self).on_failure(self.client, ENDED_BY_CLIENT)
 
     def do_handshake(self) -> None:
         if not self._has_failed:
+            self._has_spoken = self._has_spoken or self.incoming.pending > 0
             try:
                 super().do_handshake()
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):

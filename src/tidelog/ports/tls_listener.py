@@ -19,7 +19,7 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tidelog.ports.tls import CLIENT
+from tidelog.ports.tls import CLIENT, Client
 
 if TYPE_CHECKING:
     import ssl
@@ -84,7 +84,8 @@ class Handshake(asyncio.Transport):
             self._lost(None)
             return
         self._is_under_way = True
-        CLIENT.set(self._client)
+        client = Client(self._client)
+        CLIENT.set(client)
         try:
             await self._loop.connect_accepted_socket(
                 lambda: cast(asyncio.BaseProtocol, self._protocol),
@@ -93,6 +94,8 @@ class Handshake(asyncio.Transport):
                 ssl_handshake_timeout=HANDSHAKE_S_MAX,
             )
         except OSError as error:
+            if isinstance(error, ConnectionResetError) and not self.is_closing():
+                client.gave_up()
             self._lost(error)
         except asyncio.CancelledError:
             if not self.is_closing():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import shutil
 import socket
@@ -128,6 +129,14 @@ def test_who_is_not_trusted_stays_outside(
             plain.sendall(b"\0\0\0\x0a" + b"\0" * 10)
             assert plain.recv(100) == b""
         until(lambda: caplog.text.count("tls_handshake_failed: listener=SSL") >= 3, limit_s=15)
+        # Clients of asyncio send no alert where they do not trust the broker; one that says nothing is no such client.
+        before = caplog.text.count("tls_handshake_failed")
+        socket.create_connection((host, int(port)), timeout=15).close()
+        trusting = ssl.create_default_context(cafile=foreign.certificate)
+        with pytest.raises(ssl.SSLError):
+            asyncio.run(asyncio.open_connection(host, int(port), ssl=trusting))  # type: ignore[arg-type]
+        until(lambda: "ended the connection in its handshake" in caplog.text, limit_s=15)
+        assert caplog.text.count("tls_handshake_failed") == before + 1
     wrong = authority.issue("wrong", "/CN=broker", "DNS:elsewhere")
     with Cluster(
         {**secured(authority, wrong), "ssl.client.auth": "none", **LISTENERS, "super.users": "User:ANONYMOUS"}
