@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -56,14 +57,20 @@ async def supervising(plan: Plan, *, restart: bool = True) -> AsyncIterator[Supe
 
 
 def test_the_command_runs_a_cluster_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Two lines say where things are; every broker names all; after SIGTERM no process runs and no port is taken."""
-    with tidelog("start", "--brokers", "3", "--data", str(tmp_path), "--port", "0", "--store-port", "0") as started:
+    """Lines say where things are; every broker names all; after SIGTERM no process runs and no port is taken."""
+    ports = ("--port", "0", "--store-port", "0", "--metrics", "0")
+    with tidelog("start", "--brokers", "3", "--data", str(tmp_path), *ports) as started:
         store = started.line("store: ")
+        pages = started.line("metrics: ").split(" ")
         bootstrap = started.line("ready: ")
         addresses = bootstrap.split(",")
         assert len(addresses) == 3
         assert [broker_ids(address) for address in addresses] == [[0, 1, 2]] * 3
         assert registered(store) == ["0", "1", "2"]
+        for number, page in enumerate(pages):
+            assert re.fullmatch(r"http://127\.0\.0\.1:\d+/metrics", page)
+            with urllib.request.urlopen(page, timeout=30) as answer:
+                assert f'kafka_broker_info{{id="{number}"' in answer.read().decode()
         brokers = children(started.process.pid)
         assert len(brokers) == 3
         assert [os.getsid(pid) for pid in brokers] == brokers, "each is the head of its own session"
