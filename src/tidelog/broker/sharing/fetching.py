@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from tidelog.sharing.sessions import SharedPlace, ShareSession
     from tidelog.storage.log import Log
 
+READ_SIZE_MIN: Final = 65_536
+"""Bytes that a fetch reads of a partition at least, if its client takes as many."""
 STRICT: Final = 1
 """ShareAcquireMode: no more records than were asked for (KIP-1206)."""
 
@@ -200,7 +202,9 @@ class ShareFetch:
             assert led.machine is not None
             led.is_reading = True
             limit = led.limit(self._settings)
-            wanted.append((led.replica.log, led.machine.next_fetch_offset, limit, share))
+            # Twice what the records that are wanted took before: each byte that is read is copied and checked.
+            size = min(share, max(READ_SIZE_MIN, int(2 * self._records_max * led.bytes_per_record)))
+            wanted.append((led.replica.log, led.machine.next_fetch_offset, limit, size))
         read_committed = self._settings.read_committed
 
         def read_all() -> list[_Read | KafkaError]:
@@ -253,6 +257,8 @@ class ShareFetch:
             return
         now_ms = self._node.clock.monotonic_ms()
         batches = [batch for batch, _, _ in result.batches]
+        if batches:
+            led.bytes_per_record = len(result.data) / (batches[-1].last_offset - batches[0].first_offset + 1)
         acquired = machine.acquire(
             now_ms,
             self._session.member,

@@ -57,6 +57,7 @@ class LedSharePartition:
         "_requests",
         "_timer",
         "_timer_due_ms",
+        "bytes_per_record",
         "error",
         "is_reading",
         "is_void",
@@ -84,6 +85,8 @@ class LedSharePartition:
         self.is_reading = False
         """Whether a fetch reads records that it is about to acquire: no other one may meanwhile."""
         self.is_void = False
+        self.bytes_per_record = 0.0
+        """Of what was read last."""
         self._changes: list[Change] = []
         """To be written next."""
         self._answers: list[Deferred[None]] = []
