@@ -24,7 +24,7 @@ INVARIANTS: Final = {
     19: "a replica known to have lost records is never elected cleanly",
     20: "our own client: what is acknowledged is read, once, in order, by each group; no call is silent for over 10 s",
     21: "our own client: members lose partitions only as others join or leave, or as topics change",
-    22: "share groups: what was acknowledged or rejected is delivered no more, and no record too often",
+    22: "share groups: what was acknowledged or rejected comes no more, what was released does, no record too often",
     23: "no user is served against an ACL that the broker knows: it knows one before it answers, any other in a second",
     24: "share groups: a record is locked for one member at a time, and no lock outlives its time by over a second",
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from sim.invariants import require
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tidelog.model.identifiers import TopicPartition
 
@@ -80,6 +80,8 @@ class ShareHistory:
         """[partition][offset] -> who has acknowledged it for good, and was told that this holds."""
         self._locks: dict[TopicPartition, dict[int, Lock]] = {}
         """[partition][offset] -> the last lock that a member was told of."""
+        self._owed: dict[TopicPartition, dict[int, str]] = {}
+        """[partition][offset] -> who has released it: it is to be delivered once more."""
         self.assigned: set[TopicPartition] = set()
         """What any member was ever given: before that their state may still be made anew."""
         self.exclusive = 0
@@ -116,6 +118,7 @@ class ShareHistory:
         changed meanwhile, which ends locks."""
         require(22, 1 <= count <= self._limit, f"{self.group}: {partition} {first}-{last} is delivered {count} times")
         self._check_done(partition, member, first, last, asked)
+        self._settle(partition, first, last)
         if asked.presumed is None or self._presumed(partition, asked.broker) != asked.presumed:
             return None
         locks = self._locks.setdefault(partition, {})
@@ -152,6 +155,27 @@ class ShareHistory:
             return
         owner = self._done[partition][again[0]]
         require(22, False, f"{self.group}: {partition} {again[0]} goes to {member} after {owner} was done")
+
+    def releases(self, partition: TopicPartition, member: str, first: int, last: int, count: int) -> None:
+        """A member is about to release what was delivered `count` times; `unanswered`, where that is not confirmed."""
+        if count < self._limit:
+            self._owed.setdefault(partition, {}).update(dict.fromkeys(range(first, last + 1), member))
+
+    def unanswered(self, partitions: Iterable[TopicPartition]) -> None:
+        """A request has failed, or was refused: what it has freed, or its answer would have delivered, is not known."""
+        for partition in partitions:
+            self._owed.pop(partition, None)
+
+    def _settle(self, partition: TopicPartition, first: int, last: int) -> None:
+        owed = self._owed.get(partition, {})
+        for offset in range(first, last + 1):
+            owed.pop(offset, None)
+
+    def check_final(self, partitions: Iterable[TopicPartition]) -> None:
+        """Members have seen all; of `partitions` nothing was deleted."""
+        for partition in partitions:
+            for offset, member in self._owed.get(partition, {}).items():
+                require(22, False, f"{self.group}: {partition} {offset} was released by {member} and came no more")
 
     def accepted(self, partition: TopicPartition, member: str, first: int, last: int) -> None:
         """A member was told that nothing is left to do with these records: by its word, or by another's before, if its

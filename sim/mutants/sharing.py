@@ -36,6 +36,13 @@ SHARING_MUTANTS: Final = (
         "nothing looks when a lock's time is over: it ends with the member's session",
     ),
     Mutant(
+        "share-released-is-gap",
+        "sharing.partition",
+        "offset = max(self.next_fetch_offset, read_from)",
+        "offset = self.next_fetch_offset",
+        "what is released while records behind it are read is taken for a gap, and comes no more",
+    ),
+    Mutant(
         "share-leader-not-fenced",
         "coordinator.share_state.coordinator",
         "        if 0 <= event.leader_epoch < known.leader_epoch:\n"

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 DELIVERY_COUNT_LIMIT: Final = 5
 """group.share.delivery.count.limit."""
 SHARE_GROUP: Final = "share-group"
+KEPT: Final = "kept"
 
 
 class Applications:
@@ -200,6 +201,8 @@ class Applications:
 
     async def check_final(self) -> None:
         """All members are gone: what is committed is what was acknowledged last; transactions are whole, or absent."""
+        # Of this topic nothing is deleted.
+        self.share_history.check_final(partition for partition in self._subscribed if partition.topic == KEPT)
         for group in self._groups.values():
             floors = group.floors()
             for partition, (offset, note) in (await self._committed(group.group, self._subscribed)).items():

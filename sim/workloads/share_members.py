@@ -17,7 +17,7 @@ from tidelog.protocol.apis import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sim.checks.share_history import Lock, ShareHistory
+    from sim.checks.share_history import Asked, Lock, ShareHistory
     from sim.workloads.client import Router
     from sim.world.randomness import SeededRandom
     from sim.world.trace import Trace
@@ -172,10 +172,25 @@ class ShareMember:
             ],
         )
         self._sessions.pop(broker, None)
-        response = await self._router.ask(broker, ApiKey.SHARE_FETCH, message, version=VERSION)
-        self._check(response)
-        self._sessions[broker] = epoch + 1
-        got: list[tuple[TopicPartition, int, int, Lock | None]] = []
+        try:
+            response = await self._router.ask(broker, ApiKey.SHARE_FETCH, message, version=VERSION)
+            self._check(response)
+            self._sessions[broker] = epoch + 1
+            got = self._take(broker, response, asked)
+        except (OSError, TimeoutError):
+            self._history.unanswered(partitions)
+            raise
+        self._locks = [lock for *_, lock in got if lock is not None]
+        for place, each, lock in got:
+            await self._acknowledge(broker, place, each, lock)
+        self._locks.clear()
+        return sum(each.last_offset - each.first_offset + 1 for _, each, _ in got)
+
+    def _take(
+        self, broker: int, response: Any, asked: Mapping[TopicPartition, Asked]
+    ) -> list[tuple[TopicPartition, Any, Lock | None]]:
+        """What the answer gives, with its locks; ConnectionError where a partition gives an error."""
+        got: list[tuple[TopicPartition, Any, Lock | None]] = []
         is_whole = self._router.brokers[broker].wholeness()
         for place, data in self._answers(response):
             if data.error_code:
@@ -187,14 +202,11 @@ class ShareMember:
                 self._trace.record("share_acquires", self.name, str(place), first, last)
                 count, was = each.delivery_count, asked[place]
                 lock = self._history.acquired(place, self.name, first, last, count, was, is_whole)
-                got.append((place, first, last, lock))
-        self._locks = [lock for *_, lock in got if lock is not None]
-        for place, first, last, lock in got:
-            await self._acknowledge(broker, place, first, last, lock)
-        self._locks.clear()
-        return sum(last - first + 1 for _, first, last, _ in got)
+                got.append((place, each, lock))
+        return got
 
-    async def _acknowledge(self, broker: int, place: TopicPartition, first: int, last: int, lock: Lock | None) -> None:
+    async def _acknowledge(self, broker: int, place: TopicPartition, each: Any, lock: Lock | None) -> None:
+        first, last = each.first_offset, each.last_offset
         drawn = KINDS[self._random.below(len(KINDS))]
         kind = ACCEPT if self.calm else RELEASE if first % UNBEARABLE == 0 else drawn
         if not self.calm and first % POISON_EVERY + last - first >= POISON_EVERY - 1:
@@ -209,14 +221,21 @@ class ShareMember:
         partition = request.AcknowledgePartition(partition_index=place.partition, acknowledgement_batches=[batch])
         topic = request.AcknowledgeTopic(topic_id=self._topic_ids[place.topic], partitions=[partition])
         message = request(group_id=self._history.group, member_id=self.name, share_session_epoch=epoch, topics=[topic])
-        response = await self._router.ask(broker, ApiKey.SHARE_ACKNOWLEDGE, message, version=VERSION)
-        self._check(response)
+        if kind == RELEASE:
+            self._history.releases(place, self.name, first, last, each.delivery_count)
+        try:
+            response = await self._router.ask(broker, ApiKey.SHARE_ACKNOWLEDGE, message, version=VERSION)
+            self._check(response)
+        except (OSError, TimeoutError):
+            self._history.unanswered([place])
+            raise
         self._sessions[broker] = epoch + 1
         ((_, data),) = self._answers(response)
         code = ErrorCode(data.error_code)
         self._trace.record("share_acknowledges", self.name, str(place), first, last, kind, code.name)
         if code is not ErrorCode.NONE:
             self._history.refused += 1
+            self._history.unanswered([place])
         elif kind in (ACCEPT, REJECT):
             self._history.accepted(place, self.name, first, last)
 

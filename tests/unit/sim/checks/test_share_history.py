@@ -141,3 +141,16 @@ def test_a_lock_that_was_given_while_leaders_changed_is_not_known_of() -> None:
     asked = history.asks(PARTITION, 4)
     leaders.presumed[4] = 2
     assert history.acquired(PARTITION, "a", 40, 48, 1, asked) is None
+
+
+def test_what_was_released_comes_once_more() -> None:
+    leaders = Leaders()
+    history = leaders.history()
+    history.releases(PARTITION, "a", 40, 41, 1)
+    history.acquired(PARTITION, "b", 40, 40, 2, history.asks(PARTITION, 4))
+    with pytest.raises(InvariantBrokenError, match="41 was released by a and came no more"):
+        history.check_final([PARTITION])
+    history.unanswered([PARTITION])
+    history.check_final([PARTITION])
+    history.releases(PARTITION, "a", 40, 41, 5)
+    history.check_final([PARTITION])
