@@ -202,7 +202,29 @@ def _why(layout: Layout, flow: CountFlow, stuck: Stuck) -> list[str]:
         f"broker {layout.brokers[place].id} holds {flow.counts[place]} replicas, too many of which may not go"
         for place in stuck.bins
     ]
-    return reasons or ["brokers that lack replicas are closed to all that others could give"]
+    return reasons or _not_filled(layout, flow)
+
+
+def _not_filled(layout: Layout, flow: CountFlow) -> list[str]:
+    """Why brokers to fill stay below the average: the rules that keep from them what others could give."""
+    goals = layout.goals
+    rules = [
+        rule
+        for rule, holds in (
+            ("--topic", goals.topics is not None),
+            ("--leave", bool(goals.leave)),
+            ("racks", layout.racks is not None),
+            ("moves under way", bool(layout.state.under_way)),
+        )
+        if holds
+    ]
+    against = ", ".join(rules) or "partitions that have a replica there already"
+    return [
+        f"--fill {broker.id}: broker {broker.id} gets to {flow.counts[place]} replicas and not to the average, because "
+        f"of {against}"
+        for place, broker in enumerate(layout.brokers)
+        if broker.id in goals.fill
+    ]
 
 
 def _against(layout: Layout, flow: CountFlow, item: int, place: int) -> str | None:

@@ -141,6 +141,13 @@ def test_a_lower_factor_keeps_the_replicas_in_sync() -> None:
     assert moved_to(state, Goals(factors={"t": 2})) == {0: (1, 2), 1: (0, 1)}
 
 
+def test_a_broker_that_cannot_be_filled_is_told_why() -> None:
+    """All that others could give it is of a topic that is to be left alone."""
+    state = state_of([[1, 2]] * 6)
+    with pytest.raises(PlanRefused, match=r"--fill 0: broker 0 gets to 0 replicas and not to the average, .* --leave$"):
+        make_plan(state, Goals(fill=frozenset({0}), leave=frozenset({"t"})))
+
+
 def test_what_others_move_is_left_alone() -> None:
     """Between brokers and between directories; the plan says how many partitions that are."""
     paths = (DirectoryState("/a"), DirectoryState("/b"))
