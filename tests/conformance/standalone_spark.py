@@ -39,6 +39,7 @@ SETTINGS: Final = {
     "spark.executor.memory": "512m",
     "spark.driver.memory": "512m",
     "spark.driver.host": "127.0.0.1",
+    "spark.connect.grpc.binding.address": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -79,7 +80,6 @@ class Standalone:
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_CONF_DIR": str(self.folder / "conf"),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_LOG_DIR": str(self.folder / "logs"),
             "SPARK_PID_DIR": str(self.folder / "pids"),
             "PYSPARK_PYTHON": str(self.python),
@@ -127,7 +127,7 @@ class Standalone:
         with (self.folder / f"{name}.log").open("wb") as log:
             started = subprocess.Popen(
                 program,
-                env=self.environment(),
+                env=self.environment() | {"SPARK_DAEMON_MEMORY": "256m"},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
