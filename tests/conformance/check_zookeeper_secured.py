@@ -75,7 +75,6 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         server.kill()
 
 
-@pytest.mark.nightly
 def test_a_cluster_over_tls_and_sasl(zookeeper: Secured) -> None:
     """Topics are made; nodes belong to sasl:tidelog, and others read all but what has passwords in it."""
     chroot = "/secured"
@@ -97,7 +96,6 @@ def test_a_cluster_over_tls_and_sasl(zookeeper: Secured) -> None:
             assert entries[path][("world", "anyone")] == 1
 
 
-@pytest.mark.nightly
 def test_a_wrong_password_stops_the_start(zookeeper: Secured) -> None:
     wrong = {"zookeeper.sasl.jaas.config": f'{DIGEST_MODULE} required username="tidelog" password="another";'}
     cluster = Cluster(zookeeper.settings | wrong, zookeeper=f"{zookeeper.encrypted}/wrong")
