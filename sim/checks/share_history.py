@@ -157,8 +157,13 @@ class ShareHistory:
         require(22, False, f"{self.group}: {partition} {again[0]} goes to {member} after {owner} was done")
 
     def releases(self, partition: TopicPartition, member: str, first: int, last: int, count: int) -> None:
-        """A member is about to release what was delivered `count` times; `unanswered`, where that is not confirmed."""
-        if count < self._limit:
+        """A member is about to release what was delivered `count` times; `unanswered`, where that is not confirmed.
+
+        A lock that may have ended says nothing: others may have had the records since, for the last time.
+        """
+        lock = self._locks.get(partition, {}).get(first)
+        is_held = lock is not None and lock.member == member and self._now() < lock.begun_s + self._lock_s / 2
+        if count < self._limit and is_held:
             self._owed.setdefault(partition, {}).update(dict.fromkeys(range(first, last + 1), member))
 
     def unanswered(self, partitions: Iterable[TopicPartition]) -> None:

@@ -146,11 +146,23 @@ def test_a_lock_that_was_given_while_leaders_changed_is_not_known_of() -> None:
 def test_what_was_released_comes_once_more() -> None:
     leaders = Leaders()
     history = leaders.history()
+    history.acquired(PARTITION, "a", 40, 41, 1, history.asks(PARTITION, 4))
     history.releases(PARTITION, "a", 40, 41, 1)
+    history._locks[PARTITION][40].is_given_up = True
     history.acquired(PARTITION, "b", 40, 40, 2, history.asks(PARTITION, 4))
     with pytest.raises(InvariantBrokenError, match="41 was released by a and came no more"):
         history.check_final([PARTITION])
     history.unanswered([PARTITION])
     history.check_final([PARTITION])
     history.releases(PARTITION, "a", 40, 41, 5)
+    history.check_final([PARTITION])
+
+
+def test_a_release_after_the_lock_has_ended_promises_nothing() -> None:
+    """Another member may have had the record since, and released it for the last time."""
+    leaders = Leaders()
+    history = leaders.history()
+    history.acquired(PARTITION, "a", 40, 41, 4, history.asks(PARTITION, 4))
+    leaders.now_s = 3.0
+    history.releases(PARTITION, "a", 40, 41, 4)
     history.check_final([PARTITION])
