@@ -9,6 +9,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 ON_SPARK: Final = (
     "tests/unit/pipeline/test_table",
+    "tests/unit/pyspark_tidelog/test_lag",
     "tests/unit/pyspark_tidelog/test_sink_",
     "tests/unit/pyspark_tidelog/test_source_",
 )

@@ -34,6 +34,13 @@ CLIENT_MUTANTS: Final = (
         "                self._later([topic_partition], search, None)\n            else:\n",
         "                self._later(partitions, search, None)\n                return\n            else:\n",
         "where to begin is found for no partition while one of them has no leader",
+        (
+            Edit(
+                "client.consumer.placement",
+                "            pause_s = self._routing.retry.pause_s(attempts, self._routing.draw)\n",
+                "            pause_s = 1.0  # The same for all, so that they are looked for together again.\n",
+            ),
+        ),
     ),
     Mutant(
         "another-topic-of-the-name",

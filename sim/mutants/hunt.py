@@ -54,28 +54,32 @@ class _Finder(importlib.abc.MetaPathFinder):
     """Hands out the mutated modules, and leaves all others alone."""
 
     def __init__(self, mutant: Mutant) -> None:
-        self._edits = {f"tidelog.{edit.module}": edit for edit in mutant.edits}
+        self._edits: dict[str, list[Edit]] = {}
+        for edit in mutant.edits:
+            self._edits.setdefault(f"tidelog.{edit.module}", []).append(edit)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        edit = self._edits.get(fullname)
-        if edit is None:
+        edits = self._edits.get(fullname)
+        if edits is None:
             return None
-        file = str(source_of(edit))
-        return importlib.util.spec_from_file_location(fullname, file, loader=_Loader(fullname, file, edit))
+        file = str(source_of(edits[0]))
+        return importlib.util.spec_from_file_location(fullname, file, loader=_Loader(fullname, file, edits))
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    def __init__(self, fullname: str, path: str, edit: Edit) -> None:
+    def __init__(self, fullname: str, path: str, edits: Sequence[Edit]) -> None:
         super().__init__(fullname, path)
-        self._edit = edit
+        self._edits = edits
 
     def get_code(self, fullname: str) -> object:  # type: ignore[override]  # A code object, as its superclass has it.
         source = Path(self.path).read_text()
-        if source.count(self._edit.old) != 1:
-            raise ImportError(f"{self.path} does not have the text that is to be replaced once: {self._edit.old}")
-        return compile(source.replace(self._edit.old, self._edit.new), self.path, "exec")
+        for edit in self._edits:
+            if source.count(edit.old) != 1:
+                raise ImportError(f"{self.path} does not have the text that is to be replaced once: {edit.old}")
+            source = source.replace(edit.old, edit.new)
+        return compile(source, self.path, "exec")
 
 
 class Found(NamedTuple):

@@ -120,7 +120,8 @@ def check_rules(state: ClusterState, goals: Goals) -> None:
         partition = state.partitions[move.key]
         assert (move.replicas_from, move.key in state.reassignments) == (partition.replicas, False)
         assert goals.in_scope(move.topic)
-        assert goals.drain.isdisjoint(move.replicas_to)
+        drained_left = goals.drain.intersection(move.replicas_to)
+        assert not drained_left or (limited and drained_left < goals.drain.intersection(move.replicas_from))
         for broker in move.adding:
             why = closed_because(state.brokers[broker], goals)
             assert why is None or (why == NOT_TO_BE_FILLED and has_no_place_to_fill(state, goals, move))

@@ -2,7 +2,7 @@
 
 Moves are taken one by one, the one that brings counts and loads closest to what the whole plan reaches, for what it
 costs, first. A partition that several brokers or directories are exchanged for may get some of them: its steps are
-those that keep the rules of racks, so any part of a plan keeps the rules.
+those that keep the rules of racks, so any part of a plan keeps the rules; brokers to drain are left by the first steps.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def best_part(
     if not goals.is_limited:
         return list(moves)
     free = [move for move in moves if not move.replica_moves]
-    taken = _best_first([_steps(move, spreads) for move in moves if move.replica_moves], goals)
+    taken = _best_first([_steps(move, goals, spreads) for move in moves if move.replica_moves], goals)
     if goals.seconds_max is not None:
         taken = taken[: _how_many(taken, goals.seconds_max, lambda part: seconds(_joined(part)))]
     return sorted([*free, *_joined(taken)], key=lambda move: move.key)
 
 
-def _steps(move: Move, spreads: Callable[[Sequence[int]], bool]) -> list[Move]:
+def _steps(move: Move, goals: Goals, spreads: Callable[[Sequence[int]], bool]) -> list[Move]:
     """A move as a chain of moves, one for each replica, that may be ended after each; itself where it cannot be."""
     exchanges = len(move.replicas_from) == len(move.replicas_to) and all(
         before == after or (before in move.removing and after in move.adding)
@@ -81,7 +81,8 @@ def _steps(move: Move, spreads: Callable[[Sequence[int]], bool]) -> list[Move]:
     steps = []
     begun = move
     replicas, directories = list(move.replicas_from), list(move.directories_from)
-    for place, (broker, path) in enumerate(zip(move.replicas_to, move.directories_to, strict=True)):
+    for place in sorted(range(len(replicas)), key=lambda place: move.replicas_from[place] not in goals.drain):
+        broker, path = move.replicas_to[place], move.directories_to[place]
         if (replicas[place], directories[place]) == (broker, path):
             continue
         replicas[place], directories[place] = broker, path
