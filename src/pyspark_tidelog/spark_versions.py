@@ -1,4 +1,4 @@
-"""What PySpark's versions differ in, as far as this package uses it; everything else takes names from here.
+"""How PySpark's versions differ where this package uses them; all other modules import these names from here.
 
 Since 4.2 Spark asks a Python source for the end of a batch *from* a position and within a limit, and tells it of
 availableNow. Before, it asks for the latest offset and no more: limits can't be kept there, and the source remembers by

@@ -2,8 +2,8 @@
 
     limit = FIXED + the store's connections + each broker's share;    share = log + connections + 2 x brokers
 
-The log's part is kept for it: a roll, a flush or a checkpoint needs a descriptor at once, and one that gets none costs
-more than a client that has to wait. Connections of clients get what is left. Other brokers have a part of their own,
+The broker reserves the log's part: a roll, a flush or a checkpoint needs a descriptor at once, and to go without costs
+more than a client that waits. Connections of clients get what is left. Other brokers have a part of their own,
 for they must get in while clients have taken all of theirs.
 """
 
@@ -47,7 +47,7 @@ class Descriptors:
     connections: int
     """Connections of clients, and the duplicates of their sockets by which files are sent."""
     brokers: int
-    """Connections from other brokers beyond that; as many are kept for those to other brokers."""
+    """Connections from other brokers; the broker reserves as many again for its own to other brokers."""
 
     def __str__(self) -> str:
         return f"limit={self.limit} log={self.log} connections={self.connections} brokers={self.brokers}"

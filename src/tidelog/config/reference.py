@@ -31,6 +31,7 @@ When it can be changed:
 - **read-only**: at the start.
 - **per-broker**: while running, for one broker.
 - **cluster-wide**: while running, for one broker or for all.
+- **while running only**: `server.properties` cannot have it.
 
 Topics' and groups' settings can be changed at any time. Changes take effect at once, without a restart.
 """

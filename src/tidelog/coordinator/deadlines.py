@@ -31,11 +31,11 @@ class Deadlines:
         return self._due.get(key)
 
     def set(self, key: Hashable, due_ms: int) -> None:
-        """`key` is due at `due_ms`, and no more at another time."""
+        """`key` is due at `due_ms`; an earlier deadline of it no longer counts."""
         before = self._due.get(key)
         self._due[key] = due_ms
         if before is None or due_ms < before:
-            # Otherwise an entry is in the heap that comes up before, and is put right then.
+            # Otherwise the heap has an earlier entry, which `pop_due` corrects when it comes up.
             self._push(key, due_ms)
             self._bound()
 
@@ -53,7 +53,7 @@ class Deadlines:
         return heap[0][0] if heap else None
 
     def pop_due(self, now_ms: int) -> Hashable | None:
-        """Takes out the key that is due first, of those due at one time the one that was set first; None: none is."""
+        """Removes the key that is due first, among equals the one that was set first; None where no key is due."""
         heap = self._heap
         while heap and heap[0][0] <= now_ms:
             at, _, key = heappop(heap)

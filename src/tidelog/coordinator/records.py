@@ -2,8 +2,8 @@
 
 A key begins with its record type as int16 (0 and 1 are both offset commits), a value with its version as int16; a
 record without a value is a tombstone. `CoordinatorRecord` holds any of them as the messages of the protocol. A
-partition of `__consumer_offsets` may hold millions of offsets, so that those have a compact form, `OffsetRecord`: the
-value stays the bytes that are in the log, and is decoded on demand.
+partition of `__consumer_offsets` may hold millions of offsets, so they have a compact form, `OffsetRecord`: the
+value stays as the log's bytes, and readers decode it on demand.
 
 Offsets are written as Kafka 4.3 writes them: version 4, or version 1 where the client set a retention time of its own,
 since later versions have no field for it.
@@ -41,7 +41,7 @@ _NO_TAGS: Final = b"\x00"
 _TOPIC_ID_TAG: Final = b"\x01\x00\x10"
 """One tagged field, of tag 0, 16 bytes long."""
 _SHORT_METADATA_MAX: Final = 126
-"""Bytes whose length, and one, is a varint of one byte."""
+"""Up to so many bytes, the length plus one is a varint of one byte."""
 
 
 class MalformedRecord(ValueError):

@@ -27,10 +27,10 @@ class SecuredProtocol(Protocol):
     """One connection of a TLS listener: an asyncio protocol that hears of its client before the handshake."""
 
     def handshake_begins(self, transport: asyncio.Transport) -> int:
-        """A client has connected: for how many milliseconds its handshake has to wait.
+        """A client has connected; returns for how many milliseconds its handshake has to wait.
 
         Of `transport` only `get_extra_info` ("peername", "socket"), `abort` and `close` are of use. `connection_made`
-        follows with the one to speak by, or `connection_lost`.
+        follows with the transport to use, or `connection_lost`.
         """
         ...
 

@@ -35,7 +35,7 @@ class BatchHeader(NamedTuple):
     crc: int
     attributes: int
     last_offset_delta: int
-    """Last offset less base offset; it survives compaction, so it may be more than the records left say."""
+    """Last offset less base offset; compaction does not change it, so it may exceed the last record's delta."""
     base_timestamp: int
     """What the records' deltas count from; with a delete horizon, that horizon."""
     max_timestamp: int

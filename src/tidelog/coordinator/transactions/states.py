@@ -25,9 +25,9 @@ class TransactionState(IntEnum):
     """Every partition has its marker."""
     COMPLETE_ABORT = 5
     DEAD = 6
-    """Kafka's name for an id that is about to be forgotten: in memory only, here never."""
+    """Kafka's name for an id that is about to be forgotten. Kafka has it in memory only, tidelog never uses it."""
     PREPARE_EPOCH_FENCE = 7
-    """Kafka's name for an epoch that is about to be fenced: in memory only, here never."""
+    """Kafka's name for an epoch that is about to be fenced. Kafka has it in memory only, tidelog never uses it."""
 
     @property
     def label(self) -> str:
@@ -36,7 +36,7 @@ class TransactionState(IntEnum):
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the end is decided and not done."""
+        """Whether the coordinator has decided the end and not completed it."""
         return self is TransactionState.PREPARE_COMMIT or self is TransactionState.PREPARE_ABORT
 
 
