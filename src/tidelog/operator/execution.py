@@ -35,6 +35,9 @@ PATIENCE_S: Final = 300.0
 """How long a broker, a controller or the whole cluster may be away before a run ends without it."""
 
 
+END_HERE: Final = "`tidelog reassign cancel` ends this run where it stands, `rollback` takes back what is done"
+
+
 class Changed(Exception):
     """The cluster is not as the plan found it: a line for each change."""
 
@@ -186,7 +189,8 @@ class Execution:
             if not changes:
                 return state
             if self._routing.now() >= deadline:
-                raise Changed([*([] if goes_on else _interrupted(known, state)), *changes])
+                ways = [END_HERE] if goes_on else _interrupted(known, state)
+                raise Changed([*ways, *changes])
             yield Pause(POLL_S)
 
     def _clear(self, known: Run | None, state: ClusterState) -> Operation[None]:

@@ -478,6 +478,21 @@ def test_a_topic_that_is_gone_has_nothing_to_undo() -> None:
     assert cluster.replicas("t") == [(0, 1), (0, 1), (1, 0)]
 
 
+def test_an_interrupted_run_whose_topic_is_gone_can_be_ended() -> None:
+    """To go on is refused with what changed and what to do; cancelling leaves the others where they are, unthrottled."""
+    cluster, plan = cluster_and_plan()
+    cluster.kill_at_s = 5
+    with pytest.raises(Killed):
+        run(cluster, plan)
+    cluster.restart_tool()
+    del cluster.partitions[TopicPartition("u", 0)]
+    cluster.places = {place: path for place, path in cluster.places.items() if place[1].topic != "u"}
+    with pytest.raises(Changed, match=r"`tidelog reassign cancel` ends this run.*partition u-0: it does not exist"):
+        run(cluster, plan)
+    cluster.run(Execution(cluster.routing, cluster.around).cancel(cluster.around.journal().run))
+    assert cluster.throttles() == OTHERS
+
+
 def test_a_rollback_that_was_interrupted_is_named() -> None:
     """Another run of the plan is refused while it is under way, and the refusal says what to do."""
     cluster, plan = cluster_and_plan()
