@@ -479,7 +479,7 @@ def test_a_topic_that_is_gone_has_nothing_to_undo() -> None:
 
 
 def test_an_interrupted_run_whose_topic_is_gone_can_be_ended() -> None:
-    """To go on is refused with what changed and what to do; cancelling leaves the others where they are, unthrottled."""
+    """To go on is refused with what changed and what to do; cancelling leaves no throttle."""
     cluster, plan = cluster_and_plan()
     cluster.kill_at_s = 5
     with pytest.raises(Killed):
@@ -489,7 +489,9 @@ def test_an_interrupted_run_whose_topic_is_gone_can_be_ended() -> None:
     cluster.places = {place: path for place, path in cluster.places.items() if place[1].topic != "u"}
     with pytest.raises(Changed, match=r"`tidelog reassign cancel` ends this run.*partition u-0: it does not exist"):
         run(cluster, plan)
-    cluster.run(Execution(cluster.routing, cluster.around).cancel(cluster.around.journal().run))
+    interrupted = cluster.around.journal().run
+    assert interrupted is not None
+    cluster.run(Execution(cluster.routing, cluster.around).cancel(interrupted))
     assert cluster.throttles() == OTHERS
 
 
