@@ -32,6 +32,8 @@ class Leader:
     log: list[int] = field(default_factory=list)
     epoch: int | None = None
     next_sequence: int = 0
+    latest: list[tuple[int, int]] = field(default_factory=list)
+    """(sequence, records) of the last five batches of the epoch: what it knows again."""
 
     def judge(self, records: list[int], epoch: int, sequence: int) -> str:
         if len(records) > TOO_LARGE or (len(records) == 1 and records[0] % 17 == 16):
@@ -41,7 +43,11 @@ class Leader:
                 return "out of sequence"
             expected = self.next_sequence if epoch == self.epoch else 0
             if sequence != expected:
-                return "acknowledged" if epoch == self.epoch and sequence < expected else "out of sequence"
+                is_known = epoch == self.epoch and (sequence, len(records)) in self.latest
+                return "acknowledged" if is_known else "out of sequence"
+        if epoch != self.epoch:
+            self.latest.clear()
+        self.latest = [*self.latest, (sequence, len(records))][-5:]
         self.epoch, self.next_sequence = epoch, sequence + len(records)
         self.log.extend(records)
         return "acknowledged"
@@ -87,13 +93,18 @@ class World:
             batch = self.queue.take(self.renew)
             self.network.append(Request(batch, values(batch), batch.identity.epoch, batch.base_sequence))
 
-    def deliver(self, *, refuses: bool = False, loses_answer: bool = False) -> None:
-        """The leader takes the oldest request of the connection in use."""
+    def deliver(self, *, refuses: bool = False, resigns: bool = False, loses_answer: bool = False) -> None:
+        """The leader takes the oldest request of the connection in use.
+
+        One that `resigns` has appended the batch, and answers NOT_LEADER_OR_FOLLOWER before it is acknowledged.
+        """
         if not self.network:
             return
         self.late.clear()
         request = self.network.pop(0)
         verdict = "refused" if refuses else self.leader.judge(request.records, request.epoch, request.sequence)
+        if resigns and verdict == "acknowledged":
+            verdict = "refused"
         if loses_answer:
             self.queue.requeue(request.batch, 0.0, is_uncertain=True)
             self.break_connection()
@@ -157,13 +168,15 @@ STEPS = {
 
 
 def walk(world: World, random: Random) -> None:
-    steps = [*STEPS, "append", "refuse", "lose answer"]
-    weights = [*STEPS.values(), 25, 5, 3]
+    steps = [*STEPS, "append", "refuse", "resign", "lose answer"]
+    weights = [*STEPS.values(), 25, 5, 5, 3]
     for step in random.choices(steps, weights, k=150):
         if step == "append":
             world.append(random.randint(1, 8))
         elif step == "refuse":
             world.deliver(refuses=True)
+        elif step == "resign":
+            world.deliver(resigns=True)
         elif step == "lose answer":
             world.deliver(loses_answer=True)
         else:
@@ -182,5 +195,25 @@ def test_acknowledged_records_are_there_once_and_in_order(seed: int) -> None:
         assert log == sorted(set(log)), "doubled or out of order"
         assert set(world.acknowledged) <= set(log), "lost"
         assert sorted(world.acknowledged + world.failed) == list(range(world.sent)), "neither, or both"
+
+    asyncio.run(run())
+
+
+def test_a_batch_is_not_left_further_behind_than_a_leader_remembers() -> None:
+    """It is in the log and refused twice, while those behind it are acknowledged: the leader still knows it again."""
+
+    async def run() -> None:
+        world = World()
+        for count in (1, 5, 5):
+            for _ in range(count):
+                world.append(1)
+            for _ in range(5):
+                world.take()
+            world.deliver(resigns=count == 5)
+            for _ in range(4):
+                world.deliver()
+        world.finish()
+        assert world.leader.log == list(range(11))
+        assert (sorted(world.acknowledged), world.failed) == (list(range(11)), [])
 
     asyncio.run(run())

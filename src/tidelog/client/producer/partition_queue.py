@@ -8,6 +8,9 @@ An idempotent producer has up to `in_flight_max` batches of a partition on their
 order: a leader appends a batch only behind the one before. So when one of them fails, those behind it come back with
 OUT_OF_ORDER_SEQUENCE_NUMBER, and all are sent again, in their order, once nothing is in flight any more.
 
+A leader knows a batch again that it gets twice, if it is one of the last five of the producer. So no new batch is sent
+while the oldest one that is not acknowledged would be further behind it than that, whatever was acknowledged between.
+
 Until a leader has acknowledged something of an epoch, one batch is in flight: a leader that knows nothing of a producer
 takes any sequence, so that the second batch could go in before the first. The same holds for a topic that was deleted
 and made again (`topic_replaced`): what waits for it begins another epoch.
@@ -37,8 +40,8 @@ class PartitionQueue:
     """One partition's batches. `in_flight_max` is 1 for producers that are not idempotent: nothing else keeps order."""
 
     __slots__ = (
-        "_identity", "_is_known", "_next_order", "_next_sequence", "attempts", "has_gap", "in_flight", "in_flight_max",
-        "is_idempotent", "is_retrying", "last_error", "needs_leader", "open", "resume_at", "topic_id",
+        "_identity", "_is_known", "_next_order", "_next_sequence", "_window", "attempts", "has_gap", "in_flight",
+        "in_flight_max", "is_idempotent", "is_retrying", "last_error", "needs_leader", "open", "resume_at", "topic_id",
         "topic_partition", "waiting",
     )  # fmt: skip
 
@@ -66,6 +69,8 @@ class PartitionQueue:
         self._is_known = False
         """Whether the leader has acknowledged a batch of this identity."""
         self._next_sequence = 0
+        self._window: dict[Batch, bool] = {}
+        """Batches of this identity from the oldest that is not acknowledged on, by sequence; whether each is open."""
 
     @property
     def is_empty(self) -> bool:
@@ -96,6 +101,9 @@ class PartitionQueue:
             return False
         if self.in_flight and (self.is_retrying or self.needs_identity):
             return False
+        is_new = self.waiting[0].base_sequence < 0
+        if is_new and len(self._window) >= self.in_flight_max and not self.needs_identity:
+            return False
         return len(self.in_flight) < (self.in_flight_max if self._is_known else 1)
 
     def take(self, renew: Callable[[Identity], Identity]) -> Batch:
@@ -107,11 +115,13 @@ class PartitionQueue:
         if self.needs_identity:
             self._identity = renew(self._identity)
             self._next_sequence = 0
+            self._window.clear()
             self.has_gap = self._is_known = False
         batch = self.waiting.pop(0)
         if self.is_idempotent and batch.base_sequence < 0:
             batch.sign(self._identity, self._next_sequence)
             self._next_sequence = (self._next_sequence + batch.count) % SEQUENCES
+            self._window[batch] = True
         self.in_flight.append(batch)
         return batch
 
@@ -126,6 +136,7 @@ class PartitionQueue:
         """The producer has another identity: sequences begin at 0. Nothing may be in flight or sent before."""
         assert not self.in_flight
         self._identity = NO_IDENTITY
+        self._window.clear()
         self.has_gap = self._is_known = False
 
     def topic_replaced(self) -> None:
@@ -146,6 +157,15 @@ class PartitionQueue:
         self._is_known = self._is_known or batch.identity == self._identity
         self.attempts = 0
         self.last_error = None
+        self._leaves_window(batch)
+
+    def _leaves_window(self, batch: Batch) -> None:
+        """The batch is acknowledged or has failed."""
+        window = self._window
+        if batch in window:
+            window[batch] = False
+        while window and not window[first := next(iter(window))]:
+            del window[first]
 
     def requeue(self, batch: Batch, resume_at: float, *, is_uncertain: bool) -> None:
         """The batch is to be sent again, not before `resume_at`; `is_uncertain` where it may be in the log."""
@@ -165,12 +185,17 @@ class PartitionQueue:
         parts = batch.split()
         for part in parts:
             insort(self.waiting, part, key=_BY_ORDER)
+        window: dict[Batch, bool] = {}
+        for each, is_open in self._window.items():
+            window.update(dict.fromkeys(parts, True) if each is batch else {each: is_open})
+        self._window = window
         self.is_retrying = True
         return parts
 
     def failed(self, batch: Batch) -> None:
         """The batch is given up, in flight or waiting."""
         (self.in_flight if batch in self.in_flight else self.waiting).remove(batch)
+        self._leaves_window(batch)
         if batch.base_sequence >= 0:
             self.has_gap = True
         if self.is_empty:

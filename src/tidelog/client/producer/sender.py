@@ -58,9 +58,15 @@ _OUT_OF_SEQUENCE: Final = frozenset(
 )
 """What leaders say of a batch whose identity or sequence is not what they expect; nothing was appended then."""
 _MAYBE_APPENDED: Final = frozenset(
-    {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.KAFKA_STORAGE_ERROR}
+    {
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
 )
-"""Retriable errors after which the batch may be in the log all the same."""
+"""Retriable errors after which the batch may be in the log all the same. A leader that is deposed answers
+NOT_LEADER_OR_FOLLOWER for what it has appended and not acknowledged."""
 
 
 @dataclasses.dataclass(slots=True)
