@@ -3,7 +3,8 @@
 They need a C compiler and Python's headers. Where either is missing nothing is built, and the wheel is one of plain
 Python (`py3-none-any`): the twins `records/_pure.py` and `records/_pure_compaction.py` do the same, slower, and
 `storage/log.py` appends without `storage/_append.pyx`, and the broker's dispatcher handles what
-`broker/handlers/_produce_frames.pyx` would have; a broker says so when it starts.
+`broker/handlers/_produce_frames.pyx` and its neighbours would have, and reads Fetch requests without
+`broker/handlers/_fetch_bytes.pyx`; a broker says so when it starts.
 """
 
 import sys
@@ -14,6 +15,20 @@ from setuptools import Distribution, Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError
 
+COMPILED = (
+    "records/_sections",
+    "records/_column_builder",
+    "records/_row_builder",
+    "records/_encoding",
+    "records/_integrity",
+    "records/_compaction",
+    "storage/_append",
+    "storage/_append_followed",
+    "broker/handlers/_produce_partition",
+    "broker/handlers/_produce_several",
+    "broker/handlers/_produce_frames",
+    "broker/handlers/_fetch_bytes",
+)
 PROBE = "#include <Python.h>\nPyMODINIT_FUNC PyInit_probe(void) { return NULL; }\n"
 
 
@@ -52,7 +67,7 @@ def kernels() -> list[Extension]:
             extra_compile_args=["-O3"],
             optional=True,  # A compiler that builds the probe but not this leaves it out, too.
         )
-        for name in ("records/_kernel", "records/_compaction", "storage/_append", "broker/handlers/_produce_frames")
+        for name in COMPILED
     ]
     return cythonize(extensions, language_level=3)
 

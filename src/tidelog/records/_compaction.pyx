@@ -7,7 +7,7 @@ the caller, batch by batch (OTHER), which finds out what is wrong with it, if so
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, getenv, realloc
 from libc.string cimport memcpy, memset
 
@@ -15,6 +15,8 @@ if getenv(b"TIDELOG_PURE") != NULL and getenv(b"TIDELOG_PURE")[0] == b"1":
     raise ImportError("TIDELOG_PURE=1 is set")
 
 from tidelog.records import _pure
+from tidelog.records._big_endian cimport read_int32, read_int64, read_uint32, read_uint64, write_int64, write_uint32
+from tidelog.records._crc32c cimport crc32c_of, crc32c_prepare
 from tidelog.records._record cimport (
     RECORD_SIZE_MIN,
     Fields,
@@ -25,107 +27,19 @@ from tidelog.records._record cimport (
     write_unsigned,
     zigzag,
 )
+from tidelog.records._siphash cimport siphash
 
 cdef extern from *:
     """
-    #include <stdint.h>
-    #include <string.h>
-
-    static uint64_t tidelog_big64(const uint8_t *p) {
-        uint64_t v = 0; for (int i = 0; i < 8; i++) v = v << 8 | p[i]; return v;
-    }
-    static uint32_t tidelog_big32(const uint8_t *p) {
-        return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-    }
-    static void tidelog_put64(uint8_t *p, uint64_t v) { for (int i = 7; i >= 0; i--) { p[i] = (uint8_t)v; v >>= 8; } }
-    static void tidelog_put32(uint8_t *p, uint32_t v) { for (int i = 3; i >= 0; i--) { p[i] = (uint8_t)v; v >>= 8; } }
-
-    /* CRC32C: by the processor's instruction where it has one, else by tables, eight bytes at a time. */
-    static uint32_t tidelog_tables[8][256];
-    static int tidelog_has_crc = 0;
-
-    static void tidelog_init_crc(void) {
-        for (uint32_t i = 0; i < 256; i++) {
-            uint32_t c = i;
-            for (int k = 0; k < 8; k++) c = c & 1 ? c >> 1 ^ 0x82F63B78u : c >> 1;
-            tidelog_tables[0][i] = c;
-        }
-        for (int t = 1; t < 8; t++)
-            for (uint32_t i = 0; i < 256; i++)
-                tidelog_tables[t][i] = tidelog_tables[t - 1][i] >> 8 ^ tidelog_tables[0][tidelog_tables[t - 1][i] & 255];
-    #if defined(__x86_64__) && defined(__GNUC__)
-        tidelog_has_crc = __builtin_cpu_supports("sse4.2");
-    #endif
-    }
-
-    #if defined(__x86_64__) && defined(__GNUC__)
-    __attribute__((target("sse4.2")))
-    static uint32_t tidelog_crc_fast(uint32_t crc, const uint8_t *p, size_t size) {
-        uint64_t c = crc;
-        for (; size >= 8; size -= 8, p += 8) {
-            uint64_t v; memcpy(&v, p, 8);
-            c = __builtin_ia32_crc32di(c, v);
-        }
-        for (; size; size--) c = __builtin_ia32_crc32qi((uint32_t)c, *p++);
-        return (uint32_t)c;
-    }
-    #else
-    static uint32_t tidelog_crc_fast(uint32_t crc, const uint8_t *p, size_t size) { return crc; }
-    #endif
-
-    static uint32_t tidelog_crc32c(const uint8_t *p, size_t size) {
-        uint32_t c = 0xFFFFFFFFu;
-        if (tidelog_has_crc) return ~tidelog_crc_fast(c, p, size);
-        for (; size >= 8; size -= 8, p += 8) {
-            c ^= (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-            c = tidelog_tables[7][c & 255] ^ tidelog_tables[6][c >> 8 & 255] ^ tidelog_tables[5][c >> 16 & 255]
-                ^ tidelog_tables[4][c >> 24] ^ tidelog_tables[3][p[4]] ^ tidelog_tables[2][p[5]]
-                ^ tidelog_tables[1][p[6]] ^ tidelog_tables[0][p[7]];
-        }
-        for (; size; size--) c = tidelog_tables[0][(c ^ *p++) & 255] ^ c >> 8;
-        return ~c;
-    }
-
-    /* SipHash-2-4 with 128 bits: with a secret key nobody can make up two application keys of one digest. */
-    #define TIDELOG_ROTATE(x, b) ((x) << (b) | (x) >> (64 - (b)))
-    #define TIDELOG_ROUND \\
-        v0 += v1; v1 = TIDELOG_ROTATE(v1, 13); v1 ^= v0; v0 = TIDELOG_ROTATE(v0, 32); \\
-        v2 += v3; v3 = TIDELOG_ROTATE(v3, 16); v3 ^= v2; \\
-        v0 += v3; v3 = TIDELOG_ROTATE(v3, 21); v3 ^= v0; \\
-        v2 += v1; v1 = TIDELOG_ROTATE(v1, 17); v1 ^= v2; v2 = TIDELOG_ROTATE(v2, 32);
-
-    static void tidelog_siphash(uint64_t k0, uint64_t k1, const uint8_t *p, size_t size, uint64_t *low, uint64_t *high) {
-        uint64_t v0 = k0 ^ 0x736f6d6570736575ULL, v1 = k1 ^ 0x646f72616e646f6dULL ^ 0xee;
-        uint64_t v2 = k0 ^ 0x6c7967656e657261ULL, v3 = k1 ^ 0x7465646279746573ULL;
-        uint64_t m, last = (uint64_t)size << 56;
-        for (; size >= 8; size -= 8, p += 8) {
-            memcpy(&m, p, 8);
-            v3 ^= m; TIDELOG_ROUND TIDELOG_ROUND v0 ^= m;
-        }
-        for (size_t i = 0; i < size; i++) last |= (uint64_t)p[i] << 8 * i;
-        v3 ^= last; TIDELOG_ROUND TIDELOG_ROUND v0 ^= last;
-        v2 ^= 0xee; TIDELOG_ROUND TIDELOG_ROUND TIDELOG_ROUND TIDELOG_ROUND
-        *low = v0 ^ v1 ^ v2 ^ v3;
-        v1 ^= 0xdd; TIDELOG_ROUND TIDELOG_ROUND TIDELOG_ROUND TIDELOG_ROUND
-        *high = v0 ^ v1 ^ v2 ^ v3;
-    }
-
     #if defined(__GNUC__)
     #define tidelog_prefetch(p) __builtin_prefetch(p)
     #else
     #define tidelog_prefetch(p) ((void)0)
     #endif
     """
-    uint64_t big64 "tidelog_big64"(const uint8_t*) nogil
-    uint32_t big32 "tidelog_big32"(const uint8_t*) nogil
-    void put64 "tidelog_put64"(uint8_t*, uint64_t) nogil
-    void put32 "tidelog_put32"(uint8_t*, uint32_t) nogil
-    void init_crc "tidelog_init_crc"()
-    uint32_t crc32c "tidelog_crc32c"(const uint8_t*, size_t) nogil
-    void siphash "tidelog_siphash"(uint64_t, uint64_t, const uint8_t*, size_t, uint64_t*, uint64_t*) nogil
     void prefetch "tidelog_prefetch"(const void*) nogil
 
-init_crc()
+crc32c_prepare()
 
 NAME = "compiled"
 
@@ -169,7 +83,7 @@ cdef int read_batch(const uint8_t* p, const uint8_t* end, Batch* batch) noexcept
         return DONE if end - p < 17 or p[16] == 2 else OTHER
     if p[16] != 2:
         return OTHER
-    length = <int32_t>big32(p + 8)
+    length = read_int32(p + 8)
     if length < HEADER - 12:
         return OTHER
     if length + 12 > end - p:
@@ -178,19 +92,19 @@ cdef int read_batch(const uint8_t* p, const uint8_t* end, Batch* batch) noexcept
     batch.attributes = p[21] << 8 | p[22]
     if batch.attributes & (TRANSACTIONAL_OR_CONTROL | 7):
         return OTHER
-    batch.base_offset = <int64_t>big64(p)
-    batch.last_offset_delta = <int32_t>big32(p + 23)
-    batch.count = <int32_t>big32(p + 57)
+    batch.base_offset = read_int64(p)
+    batch.last_offset_delta = read_int32(p + 23)
+    batch.count = read_int32(p + 57)
     if batch.base_offset < 0 or batch.last_offset_delta < 0 or batch.count < 0:
         return OTHER
     if batch.base_offset > (<int64_t>0x7FFFFFFFFFFFFFFF) - batch.last_offset_delta:
         return OTHER
-    if crc32c(p + 21, batch.size - 21) != big32(p + 17):
+    if crc32c_of(p + 21, batch.size - 21, False) != read_uint32(p + 17):
         return OTHER
     batch.last_offset = batch.base_offset + batch.last_offset_delta
-    batch.base_timestamp = <int64_t>big64(p + 27)
-    batch.max_timestamp = <int64_t>big64(p + 35)
-    batch.producer_id = <int64_t>big64(p + 43)
+    batch.base_timestamp = read_int64(p + 27)
+    batch.max_timestamp = read_int64(p + 35)
+    batch.producer_id = read_int64(p + 43)
     return 3
 
 
@@ -227,8 +141,8 @@ cdef class KeyMap:
             raise MemoryError(f"no memory for a map of {capacity} keys")
         self.capacity = capacity
         self.size_max = size_max
-        self.key0 = big64(seed)
-        self.key1 = big64(<const uint8_t*>(<const char*>seed) + 8)
+        self.key0 = read_uint64(seed)
+        self.key1 = read_uint64(<const uint8_t*>(<const char*>seed) + 8)
 
     def __dealloc__(self):
         free(self.slots)
@@ -555,12 +469,12 @@ cdef class RecordFilter:
                 if kept.count == 0:
                     if self.is_last(batch.last_offset):
                         memcpy(out, p, HEADER)
-                        put32(out + 8, HEADER - 12)
+                        write_uint32(out + 8, HEADER - 12)
                         out[21] = 0
                         out[22] = <uint8_t>(batch.attributes & LOG_APPEND_TIME)
-                        put64(out + 27, <uint64_t>-1)
-                        put32(out + 57, 0)
-                        put32(out + 17, crc32c(out + 21, HEADER - 21))
+                        write_int64(out + 27, -1)
+                        write_uint32(out + 57, 0)
+                        write_uint32(out + 17, crc32c_of(out + 21, HEADER - 21, False))
                         out += HEADER
                     p += batch.size
                     continue
@@ -579,14 +493,14 @@ cdef class RecordFilter:
                     p + HEADER, batch.count, <int64_t>(<uint64_t>batch.base_timestamp - <uint64_t>new_base), section
                 ) - out
                 memcpy(out, p, HEADER)
-                put32(out + 8, <uint32_t>(size - 12))
+                write_uint32(out + 8, <uint32_t>(size - 12))
                 if renewed:
                     out[22] = out[22] | DELETE_HORIZON
-                    put64(out + 27, <uint64_t>new_base)
+                    write_int64(out + 27, new_base)
                 if not batch.attributes & LOG_APPEND_TIME:
-                    put64(out + 35, <uint64_t>kept.max_timestamp)
-                put32(out + 57, <uint32_t>kept.count)
-                put32(out + 17, crc32c(out + 21, size - 21))
+                    write_int64(out + 35, kept.max_timestamp)
+                write_uint32(out + 57, <uint32_t>kept.count)
+                write_uint32(out + 17, crc32c_of(out + 21, size - 21, False))
                 out += size
                 p += batch.size
         PyByteArray_Resize(output, out - first)
@@ -607,12 +521,12 @@ def index_batches(
         p = &buffer[0]
     end = p + buffer.shape[0]
     while end - p >= HEADER:
-        size = <int64_t><int32_t>big32(p + 8) + 12
+        size = <int64_t>read_int32(p + 8) + 12
         if size < HEADER or size > end - p:
             break
-        last_offset = <int64_t>big64(p) + <int32_t>big32(p + 23)
-        timestamp = <int64_t>big64(p + 35)
-        if timestamp > max_timestamp and big32(p + 57):
+        last_offset = read_int64(p) + read_int32(p + 23)
+        timestamp = read_int64(p + 35)
+        if timestamp > max_timestamp and read_uint32(p + 57):
             max_timestamp = timestamp
             max_timestamp_offset = last_offset
         if bytes_since > interval:

@@ -1,7 +1,7 @@
-"""The kernel's twin in plain Python: same functions, same results, same errors, some hundred times slower.
+"""The kernels' twin in plain Python: same functions, same results, same errors, some hundred times slower.
 
-It serves where no C compiler was there to build `_kernel`, it says what is wrong with what the kernel refused, and the
-property tests hold the two equal.
+It serves where no C compiler was there to build them, and says what is wrong with what they refused. The property tests
+hold the two equal.
 """
 
 from array import array
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 from tidelog.ports.disk import Bytes
 from tidelog.records.errors import CorruptData
 from tidelog.records.record import RECORD_SIZE_MIN, Fields, decode_fields, wrap_int64
-from tidelog.records.varint import encode_varint, encode_varlong
+from tidelog.records.varint import VarintError, decode_varint, decode_varlong, encode_varint, encode_varlong
 
 if TYPE_CHECKING:
     from tidelog.records.epochs import EpochEntry
@@ -82,6 +82,29 @@ def read_pairs(section: Bytes, count: int, last_offset_delta: int) -> list[tuple
     return [
         (fields.offset_delta, fields.key, fields.value) for fields in ordered_fields(section, count, last_offset_delta)
     ]
+
+
+def find_record(section: Bytes, count: int, offset_delta: int) -> tuple[int, int]:
+    """Which of the `count` records of an uncompressed section is the first with at least this offset delta, and where
+    in the section it begins.
+
+    The records before it must be well-formed; `CorruptData` where they are not, or there is none such.
+    """
+    view = memoryview(section).cast("B")
+    position = 0
+    for index in range(count):
+        try:
+            length, start = decode_varint(view, position)
+            _, following = decode_varlong(view, start + 1)
+            delta, _ = decode_varint(view, following)
+        except VarintError:
+            break
+        if length < 1 or start + length > len(view):
+            break
+        if delta >= offset_delta:
+            return index, position
+        position = start + length
+    raise CorruptData(f"no record of {count} has an offset delta of {offset_delta} or more")
 
 
 def explain(section: Bytes, count: int, last_offset_delta: int) -> None:

@@ -356,6 +356,26 @@ def build_batch(
     return assemble(header, compress(codec, encode_records(records, base_offset, base_timestamp), level))
 
 
+def wrap_records(body: bytes, count: int, *, timestamp: int, codec: Codec = Codec.NONE) -> bytes:
+    """A batch whose record section is there: `count` records at offsets 0, 1, ..., all of the batch's `timestamp`."""
+    header = BatchHeader(
+        base_offset=0,
+        length=0,
+        partition_leader_epoch=-1,
+        magic=MAGIC,
+        crc=0,
+        attributes=int(codec),
+        last_offset_delta=count - 1,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        records_count=count,
+    )
+    return assemble(header, compress(codec, body))
+
+
 def build_empty_batch(
     *,
     base_offset: int,

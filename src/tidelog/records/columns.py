@@ -1,9 +1,9 @@
 """Batches to columns and back, in bulk: what Spark's source and sink, compaction and the dump tool run on.
 
 Columns are plain buffers laid out as Arrow lays out its arrays, so that a caller with Arrow wraps them without a copy
-(`pyarrow.Array.from_buffers`) and another one need not load it. The work per record is in `_kernel` (C), or in its
-Python twin `_pure` where that was not built; here is the work per batch: headers, checksums, decompression, what to
-skip.
+(`pyarrow.Array.from_buffers`) and another one need not load it. The work per record is in `_column_builder` and
+`_encoding` (C), or in their Python twin `_pure` where they were not built; here is the work per batch: headers,
+checksums, decompression, what to skip.
 
     part = decode_columns(data, start_offset=120, rows_max=50_000)
     part = decode_columns(data, position=part.position, start_offset=part.next_offset, rows_max=50_000)
@@ -32,6 +32,7 @@ from tidelog.records.batch_header import SIZE_PREFIX
 from tidelog.records.compression import DECOMPRESSED_SIZE_MAX, Codec, compress
 from tidelog.records.control import ControlRecordType, control_type
 from tidelog.records.errors import InvalidBatch
+from tidelog.records.record import wrap_int64
 
 RowT = TypeVar("RowT")
 
@@ -141,6 +142,41 @@ class AbortedTransactions:
         return True
 
 
+class OpenBatch:
+    """The batch within which a slice has ended: its records from there on, checked and decompressed.
+
+    It belongs to the slices of one piece of a log. A batch that takes many slices, as one of thousands of small records
+    does, would otherwise be checked, decompressed and walked through from its beginning for each of them.
+    """
+
+    __slots__ = ("_header", "_offset", "count", "section")
+
+    def __init__(self) -> None:
+        self._header: BatchHeader | None = None
+        self._offset = 0
+        """Of the first record in `section`."""
+        self.section: Bytes = b""
+        """The records from there on."""
+        self.count = 0
+        """How many those are."""
+
+    def is_that_of(self, header: BatchHeader, start_offset: int) -> bool:
+        """Whether the records of this batch from `start_offset` on are at hand; its header and checksum name it."""
+        return self._header == header and start_offset >= self._offset
+
+    def stop(self, header: BatchHeader, section: Bytes, count: int, offset: int, place: tuple[int, ...]) -> None:
+        """A slice has ended before the record at `offset`, which is one of the `count` in `section`.
+
+        `place` is which of them, and where in the section it begins; empty where that is not known.
+        """
+        delta = wrap_int64(offset - header.base_offset)
+        index, position = place or implementation.find_record(section, count, delta)
+        self._header = header
+        self._offset = offset
+        self.section = memoryview(section)[position:]
+        self.count = count - index
+
+
 def decode_columns(
     data: Bytes,
     *,
@@ -154,13 +190,15 @@ def decode_columns(
     aborted: BatchFilter | None = None,
     verify_crc: bool = True,
     decompressed_size_max: int = DECOMPRESSED_SIZE_MAX,
+    opened: OpenBatch | None = None,
 ) -> Columns:
     """The records in `data` from `position` on whose offsets lie in start_offset .. end_offset - 1 (None: no end).
 
     Stops at the end of the data or a batch that is cut short, at `end_offset`, after `rows_max` rows or before
     `bytes_max` bytes of the columns asked for (the first row is taken whatever its size); `next_offset` and `position`
     say where to go on. Control batches are skipped, and those that `aborted` names. `timestamp_scale` is 1 for
-    milliseconds, 1000 for microseconds.
+    milliseconds, 1000 for microseconds. `opened`, given to slice after slice of the same data, keeps a batch that takes
+    several slices from being checked and decompressed for each.
 
     `InvalidBatch` for a batch that is damaged, malformed or of an old format, when it is the first to be read; a later
     one ends the slice before it, so that what is good comes out first and the next call raises.
@@ -179,6 +217,7 @@ def decode_columns(
         aborted,
         verify_crc,
         decompressed_size_max,
+        opened,
     )
     return _finish(builder, next_offset, position)
 
@@ -203,7 +242,9 @@ def decode_rows(
     end_offset: int | None = None,
     columns: Column = ALL,
     rows_max: int = COLUMN_BYTES_MAX,
+    bytes_max: int = COLUMN_BYTES_MAX,
     aborted: BatchFilter | None = None,
+    opened: OpenBatch | None = None,
 ) -> Rows[RowT]:
     """As `decode_columns`, but each record is an object.
 
@@ -211,8 +252,8 @@ def decode_rows(
     headers: a list of (name, content), or () where there are none. Key, value or headers that `columns` leaves out are
     None or ().
     """
-    if rows_max < 1:
-        raise ValueError(f"rows_max {rows_max} must be at least 1")
+    if rows_max < 1 or bytes_max < 1:
+        raise ValueError(f"rows_max {rows_max} and bytes_max {bytes_max} must be at least 1")
     builder = implementation.RowBuilder(columns, kind, topic, partition)
     next_offset, position = _read_batches(
         builder,
@@ -221,10 +262,11 @@ def decode_rows(
         start_offset,
         end_offset,
         rows_max,
-        COLUMN_BYTES_MAX,
+        bytes_max,
         aborted,
         verify_crc=True,
         decompressed_size_max=DECOMPRESSED_SIZE_MAX,
+        opened=opened,
     )
     return Rows(builder.records, next_offset, position)
 
@@ -240,6 +282,7 @@ def _read_batches(
     aborted: BatchFilter | None,
     verify_crc: bool,
     decompressed_size_max: int,
+    opened: OpenBatch | None,
 ) -> tuple[int, int]:
     """Has a builder take the records of batch after batch; the offset and the position to go on at."""
     end = _INT64_MAX if end_offset is None else max(end_offset, start_offset)
@@ -256,15 +299,23 @@ def _read_batches(
             if header.base_offset >= end:
                 next_offset = end
                 break
-            if verify_crc:
+            is_open = opened is not None and opened.is_that_of(header, start_offset)
+            if verify_crc and not is_open:
                 check_crc(data, found, header)
             skipped = aborted is not None and aborted.skips(data, found, header)
             if not skipped and not header.is_control and header.records_count:
-                status, resume_offset = _append(
-                    builder, data, found, header, start_offset, end, rows_max, bytes_max, decompressed_size_max
+                if opened is not None and is_open:
+                    section, count = opened.section, opened.count
+                else:
+                    section = records_section(data, found, header, size_max=decompressed_size_max)
+                    count = header.records_count
+                status, resume_offset, *place = _append(
+                    builder, section, count, header, start_offset, end, rows_max, min(bytes_max, COLUMN_BYTES_MAX)
                 )
                 if status == implementation.LIMIT:
                     next_offset = resume_offset
+                    if opened is not None:
+                        opened.stop(header, section, count, resume_offset, tuple(place))
                     break
                 if status == implementation.END:
                     next_offset = end
@@ -283,19 +334,18 @@ def _read_batches(
 
 def _append(
     builder: "implementation.ColumnBuilder | implementation.RowBuilder[Any]",
-    data: Bytes,
-    position: int,
+    section: Bytes,
+    count: int,
     header: BatchHeader,
     start_offset: int,
     end_offset: int,
     rows_max: int,
     bytes_max: int,
-    decompressed_size_max: int,
-) -> tuple[int, int]:
+) -> tuple[int, ...]:
     stamped = header.timestamp_type is TimestampType.LOG_APPEND_TIME
     return builder.append(
-        records_section(data, position, header, size_max=decompressed_size_max),
-        header.records_count,
+        section,
+        count,
         header.base_offset,
         header.last_offset_delta,
         header.base_timestamp,
@@ -304,7 +354,7 @@ def _append(
         start_offset,
         end_offset,
         rows_max,
-        min(bytes_max, COLUMN_BYTES_MAX),
+        bytes_max,
     )
 
 

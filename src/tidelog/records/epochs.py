@@ -23,6 +23,10 @@ class EpochEntry(NamedTuple):
     """Offset of the first record that a leader of this epoch wrote."""
 
 
+_FIRST_ALONE: Final = [EpochEntry(LeaderEpoch(0), Offset(0))]
+"""The entries of most partitions: those of thousands of partitions are one object."""
+
+
 class CheckpointError(ValueError):
     """The text is no leader-epoch-checkpoint; the message names the line."""
 
@@ -34,6 +38,8 @@ class EpochCache:
 
     def __init__(self, entries: list[EpochEntry] | None = None) -> None:
         self._entries: list[EpochEntry] = []
+        """Replaced, never changed: several partitions may have the same list. Compiled code reads it
+        (`storage/_append.pyx`)."""
         for epoch, start_offset in entries or ():
             self.assign(epoch, start_offset)
 
@@ -68,9 +74,10 @@ class EpochCache:
             last = entries[-1]
             if last.epoch == epoch and start_offset >= last.start_offset:
                 return False
-            while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
-                entries.pop()
-        entries.append(EpochEntry(epoch, start_offset))
+            keep = min(bisect_left(entries, epoch, key=_epoch), bisect_left(entries, start_offset, key=_start_offset))
+            entries = entries[:keep]
+        entries = [*entries, EpochEntry(epoch, start_offset)]
+        self._entries = _FIRST_ALONE if entries == _FIRST_ALONE else entries
         return True
 
     def end_offset_for(self, epoch: LeaderEpoch, log_end: Offset) -> tuple[LeaderEpoch, Offset]:
@@ -98,7 +105,7 @@ class EpochCache:
         """Forgets epochs that begin at `offset` or later, as the log has been cut to end there; true if any went."""
         keep = bisect_left(self._entries, offset, key=_start_offset)
         removed = keep < len(self._entries)
-        del self._entries[keep:]
+        self._entries = self._entries[:keep]
         return removed
 
     def truncate_from_start(self, offset: Offset) -> bool:
@@ -112,11 +119,11 @@ class EpochCache:
         first = EpochEntry(self._entries[through - 1].epoch, offset)
         if through == 1 and self._entries[0] == first:
             return False
-        self._entries[:through] = [first]
+        self._entries = [first, *self._entries[through:]]
         return True
 
     def clear(self) -> None:
-        self._entries.clear()
+        self._entries = []
 
     def to_checkpoint_text(self) -> str:
         """The content of a `leader-epoch-checkpoint` file: version, count, then "epoch offset" a line."""

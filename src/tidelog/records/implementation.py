@@ -1,6 +1,12 @@
-"""Chooses the compiled kernel, or its Python twin where there is none; a broker says so when it is the twin.
+"""Chooses the compiled kernels, or their Python twins where one was not built; a broker says so when it is the twins.
 
-The environment variable TIDELOG_PURE=1 makes the kernel refuse to load, for tests and for a second opinion.
+    _sections         records of a batch checked, read as pairs of keys and values, searched for an offset
+    _column_builder   records decoded into Arrow's columns
+    _row_builder      records decoded into named tuples
+    _encoding         Arrow's columns encoded as records
+    _integrity        whether stored batches are what was written
+
+The environment variable TIDELOG_PURE=1 makes the kernels refuse to load, for tests and for a second opinion.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -9,24 +15,41 @@ from tidelog.records._pure import DONE, END, LIMIT
 
 _absent = ""
 if TYPE_CHECKING:
-    from tidelog.records._pure import NAME, BinarySource, ColumnBuilder, encode_section, read_pairs, scan_records
+    from tidelog.records._pure import (
+        NAME,
+        BinarySource,
+        ColumnBuilder,
+        RowBuilder,
+        encode_section,
+        find_record,
+        read_pairs,
+        scan_records,
+        sound_prefix,
+    )
 else:
     try:
-        from tidelog.records._kernel import NAME, BinarySource, ColumnBuilder, encode_section, read_pairs, scan_records
+        from tidelog.records._column_builder import ColumnBuilder
+        from tidelog.records._encoding import BinarySource, encode_section
+        from tidelog.records._integrity import sound_prefix
+        from tidelog.records._row_builder import RowBuilder
+        from tidelog.records._sections import NAME, find_record, read_pairs, scan_records
     except ImportError as reason:
+        # All of them, or none: `NAME` and `ABSENT` speak for all.
         _absent = str(reason)
-        from tidelog.records._pure import NAME, BinarySource, ColumnBuilder, encode_section, read_pairs, scan_records
-
-if TYPE_CHECKING:
-    from tidelog.records._pure import RowBuilder, sound_prefix
-else:
-    try:
-        from tidelog.records._kernel import RowBuilder, sound_prefix
-    except ImportError:  # Or one that was built before it had these.
-        from tidelog.records._pure import RowBuilder, sound_prefix
+        from tidelog.records._pure import (
+            NAME,
+            BinarySource,
+            ColumnBuilder,
+            RowBuilder,
+            encode_section,
+            find_record,
+            read_pairs,
+            scan_records,
+            sound_prefix,
+        )
 
 ABSENT: Final = _absent
-"""Why the compiled kernel is not in use; empty where it is."""
+"""Why the compiled kernels are not in use; empty where they are."""
 PURE_COST: Final = (
     "plain Python checks 0.25 million produced records a second and core (compiled: 34), "
     "decodes 0.1 (12 to 36), encodes 0.35 (8), compacts 0.1 (1 to 4)"
@@ -44,6 +67,7 @@ __all__ = [
     "ColumnBuilder",
     "RowBuilder",
     "encode_section",
+    "find_record",
     "read_pairs",
     "scan_records",
     "sound_prefix",
