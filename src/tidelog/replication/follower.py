@@ -19,7 +19,7 @@ Each round removes at least one epoch of the follower, so that it ends, and what
 committed record is on every possible leader, with its epoch.
 
 **What a restart may trust.** The epochs after a crash are those that the batches show, plus those of the checkpoint
-that begin inside the log (`storage.log_loader`). An epoch that this broker began as a leader and wrote nothing in may
+that begin inside the log (`storage.log_recovery`). An epoch that this broker began as a leader and wrote nothing in may
 be forgotten: no record carries it. It is forgotten on purpose when a followership begins, so that the last fetched
 epoch is that of the last record: had it stayed, the epoch of the next record, which may be older, would not find its
 place. The high watermark of a checkpoint may be behind, for it is written from time to time; it only ever rises in a
@@ -46,6 +46,7 @@ from tidelog.replication.follower_events import (
     FollowerEvent,
     LeaderRange,
     LogStartAdvanced,
+    LogStartDurable,
     NewBeginning,
     RangeUnknown,
     RangeWanted,
@@ -104,6 +105,7 @@ class PartitionFollower:
         "log_end",
         "log_start",
         "phase",
+        "reported_log_start",
         "rest_ms_max",
     )
 
@@ -127,6 +129,8 @@ class PartitionFollower:
         self._epochs = epochs
         """The log's own, read only here. None of them begins at the log's end."""
         self.log_start = log_start
+        self.reported_log_start = log_start
+        """As the leader is told: one that a crash would take back is not told yet."""
         self.log_end = log_end
         self.flushed_end = flushed_end
         """Everything below is on the device; at most the log end."""
@@ -147,7 +151,12 @@ class PartitionFollower:
         """What to fetch now; None while the follower waits for something else."""
         if self.phase is not Phase.FETCHING or (self.flush_before_fetch and self.flushed_end < self.log_end):
             return None
-        return FetchPosition(self.log_end, self._epochs.latest, self.log_start, self.leader_epoch)
+        return FetchPosition(self.log_end, self._epochs.latest, self.reported_log_start, self.leader_epoch)
+
+    @property
+    def has_untold_start(self) -> bool:
+        """Whether the log start is not durable yet."""
+        return self.reported_log_start < self.log_start
 
     @property
     def lag(self) -> int:
@@ -171,6 +180,9 @@ class PartitionFollower:
                 return self._answered(event) if self.phase is Phase.FETCHING else []
             case RecordsAppended(log_end, log_start):
                 self.phase = Phase.FETCHING
+                if log_start != self.log_start:
+                    # By the log's own retention, whose files are gone.
+                    self.reported_log_start = log_start
                 self.log_end, self.log_start = log_end, log_start
                 return self._follow()
             case RecordsRefused(error):
@@ -178,9 +190,13 @@ class PartitionFollower:
             case Truncated(log_end, log_start):
                 self.phase = Phase.FETCHING
                 self.log_end, self.log_start = log_end, log_start
+                self.reported_log_start = log_start
                 # A log that begins anew, at its end, has nothing to flush.
                 self.flushed_end = log_end if log_start == log_end else min(self.flushed_end, log_end)
                 self.high_watermark = max(min(self.high_watermark, log_end), log_start)
+                return []
+            case LogStartDurable(offset):
+                self.reported_log_start = max(self.reported_log_start, min(offset, self.log_start))
                 return []
             case LeaderRange(log_start, log_end):
                 return self._start_over(log_start, log_end) if self.phase is Phase.LOOKING_UP else []

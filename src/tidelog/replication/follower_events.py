@@ -20,7 +20,7 @@ class FetchPosition(NamedTuple):
     last_fetched_epoch: LeaderEpoch
     """Epoch of the record before `offset`; -1 where the log has none."""
     log_start_offset: Offset
-    """Of the follower's own log: DeleteRecords is done when all have followed."""
+    """Of the follower's own log, as no crash takes it back: DeleteRecords is done when all have followed."""
     current_leader_epoch: LeaderEpoch
 
 
@@ -72,6 +72,13 @@ class Truncated:
 
 
 @dataclass(frozen=True, slots=True)
+class LogStartDurable:
+    """The checkpoint says that the log begins at `offset`, or later: no crash takes that back."""
+
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
 class LeaderRange:
     """What the leader's log holds, asked for by `RangeWanted`."""
 
@@ -96,6 +103,7 @@ FollowerEvent: TypeAlias = (
     | RecordsAppended
     | RecordsRefused
     | Truncated
+    | LogStartDurable
     | LeaderRange
     | RangeUnknown
     | RestOver
@@ -130,7 +138,7 @@ class NewBeginning:
 
 @dataclass(frozen=True, slots=True)
 class LogStartAdvanced:
-    """The leader's log begins at `offset` now: the follower's begins there, too."""
+    """The leader's log begins at `offset` now: the follower's begins there, too; `LogStartDurable` follows."""
 
     offset: Offset
 

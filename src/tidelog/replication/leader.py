@@ -64,6 +64,9 @@ _BACK_TO_COMMITTED: Final = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_N
 """Answers that leave no doubt: the proposal has not become the state, and never will."""
 
 
+_NO_FOLLOWERS: Final[dict[BrokerId, FollowerProgress]] = {}
+
+
 class PartitionLeader:
     """State of one leadership; a new leader epoch makes a new one."""
 
@@ -127,8 +130,8 @@ class PartitionLeader:
         self.min_insync_replicas = min_insync_replicas
         self.proposal: IsrProposed | None = None
         """What the controller is being asked for."""
-        self.followers: dict[BrokerId, FollowerProgress] = {}
-        """Every assigned replica but this one."""
+        self.followers = _NO_FOLLOWERS
+        """Every assigned replica but this one; replaced, never added to."""
         self._lag_ms_max = lag_ms_max
         self._is_live = is_live
         self._flush_under_way = False
@@ -303,11 +306,11 @@ class PartitionLeader:
 
     def _know_followers(self, now_ms: int) -> None:
         """Keeps the progress of followers that stay assigned; of others nothing is known yet."""
-        known = self.followers
-        self.followers = {}
+        known, followers = self.followers, dict[BrokerId, FollowerProgress]()
         for id in self.replicas:
             if id != self.broker_id:
-                self.followers[id] = known.get(id) or FollowerProgress(now_ms if id in self.isr else NEVER_MS)
+                followers[id] = known.get(id) or FollowerProgress(now_ms if id in self.isr else NEVER_MS)
+        self.followers = followers or _NO_FOLLOWERS
 
     # The ISR.
 

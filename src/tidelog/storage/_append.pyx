@@ -15,10 +15,18 @@ from cpython.dict cimport PyDict_DelItem, PyDict_GetItemWithError, PyDict_Next, 
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport getenv
 from libc.string cimport memcpy
 
+from tidelog.records._big_endian cimport (
+    read_int16,
+    read_int32,
+    read_int64,
+    read_uint32,
+    write_int64,
+    write_uint32,
+)
 from tidelog.records._crc32c cimport crc32c_of, crc32c_prepare
 from tidelog.records._record cimport Fields, read_record
 from tidelog.storage._slots cimport Slot, is_true, load, load_int, slot_named, store, store_int
@@ -37,12 +45,6 @@ cdef extern from "Python.h":
     void Py_INCREF(object)
     void Py_DECREF(object)
     void PyTuple_SET_ITEM(object, Py_ssize_t, object)
-
-cdef enum:
-    HEADER_SIZE = 61
-    SIZE_PREFIX = 12
-    CRC_START = 21
-    CODECS = 4
 
 cdef Py_ssize_t positions_kept = POSITIONS_KEPT
 cdef Py_ssize_t batches_kept = BATCHES_KEPT
@@ -96,6 +98,7 @@ cdef Slot TIME_ENTRIES_MAX = slot_named("entries_max")
 cdef Slot FIRST = slot_named("first")
 cdef Slot KEYS = slot_named("keys")
 # Of producers, and of one of them.
+cdef Slot IS_BEHIND = slot_named("is_behind")
 cdef Slot VERIFICATIONS = slot_named("verifications")
 cdef Slot ENTRIES = slot_named("entries")
 cdef Slot PRODUCER_ID = slot_named("producer_id")
@@ -115,34 +118,6 @@ cdef Slot CLOSE_WHEN_FREE = slot_named("_close_when_free")
 crc32c_prepare()
 
 
-cdef inline uint32_t read_uint32(const uint8_t* p) noexcept nogil:
-    return <uint32_t>p[0] << 24 | <uint32_t>p[1] << 16 | <uint32_t>p[2] << 8 | <uint32_t>p[3]
-
-
-cdef inline int32_t read_int32(const uint8_t* p) noexcept nogil:
-    return <int32_t>read_uint32(p)
-
-
-cdef inline int64_t read_int64(const uint8_t* p) noexcept nogil:
-    return <int64_t>(<uint64_t>read_uint32(p) << 32 | <uint64_t>read_uint32(p + 4))
-
-
-cdef inline int16_t read_int16(const uint8_t* p) noexcept nogil:
-    return <int16_t>(<uint16_t>p[0] << 8 | <uint16_t>p[1])
-
-
-cdef inline void write_uint32(uint8_t* p, uint32_t value) noexcept nogil:
-    p[0] = <uint8_t>(value >> 24)
-    p[1] = <uint8_t>(value >> 16)
-    p[2] = <uint8_t>(value >> 8)
-    p[3] = <uint8_t>value
-
-
-cdef inline void write_int64(uint8_t* p, int64_t value) noexcept nogil:
-    write_uint32(p, <uint32_t>(<uint64_t>value >> 32))
-    write_uint32(p + 4, <uint32_t><uint64_t>value)
-
-
 cdef class Rules:
     """What a `LogConfig` asks of batches, as C numbers; `Log.append_rules` keeps it as long as the settings stay."""
 
@@ -155,6 +130,7 @@ cdef class Rules:
         self.after_max_ms = config.message_timestamp_after_max_ms
         if config.message_timestamp_after_max_ms == LONG_MAX:
             self.after_max_ms = -1
+        self.flushes_by_count = config.flush_messages != LONG_MAX
         self.is_ordinary = (
             config.compression_type is None
             and not config.message_timestamp_type
@@ -173,17 +149,7 @@ cdef bint is_good(const uint8_t* p, Py_ssize_t size, Batch* batch) noexcept nogi
     if attributes & ~7 or attributes > CODECS:
         return False
     batch.codec = attributes
-    batch.last_offset_delta = read_int32(p + 23)
-    batch.max_timestamp = read_int64(p + 35)
-    batch.producer_id = read_int64(p + 43)
-    batch.producer_epoch = read_int16(p + 51)
-    batch.base_sequence = read_int32(p + 53)
-    batch.records_count = read_int32(p + 57)
-    if batch.records_count < 1 or batch.last_offset_delta != batch.records_count - 1:
-        return False
-    if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
-        return False
-    return crc32c_of(p + CRC_START, size - CRC_START, False) == read_uint32(p + 17)
+    return read_header(p, batch) and crc32c_of(p + CRC_START, size - CRC_START, False) == read_uint32(p + 17)
 
 
 cdef bint are_good_records(const uint8_t* p, Py_ssize_t size, Batch* batch, int64_t highest, bint is_bound) noexcept nogil:
@@ -383,22 +349,37 @@ cdef class Run:
     """Batches for one log, judged one by one and written together. While it is made up nothing changes.
 
     `begin`, then `add` for each batch, which copies it, then `commit`. Or `begin` and `append`, of one batch that is
-    written from where it lies.
+    written from where it lies. A follower's: `_append_followed.pyx`.
     """
 
     cdef bint begin(self, log, leader_epoch, int64_t now_ms) except -1:
-        """Whether the log takes ordinary batches; `now_ms` is wall time."""
-        cdef Rules rules
-        cdef list segments
-        self.count = 0
-        self.size = 0
+        """Whether the log takes ordinary batches of clients; `now_ms` is wall time."""
+        self.know_rules(log)
+        self.is_followed = False
+        return self.rules.is_ordinary and self.begin_at_end(log, leader_epoch, now_ms)
+
+    cdef bint begin_followed(self, log, leader_epoch, int64_t now_ms) except -1:
+        """Whether the log takes ordinary batches of the leader, which has judged their records."""
+        self.know_rules(log)
+        self.is_followed = True
+        if self.rules.flushes_by_count or is_true(load(log, &PRODUCERS), &IS_BEHIND):
+            return False
+        return self.begin_at_end(log, leader_epoch, now_ms)
+
+    cdef int know_rules(self, log) except -1:
         config = load(log, &CONFIG)
         known_rules = load(log, &APPEND_RULES)
         if known_rules is None or (<Rules>known_rules).config is not config:
             known_rules = log.append_rules = Rules(config)
-        rules = self.rules = <Rules>known_rules
-        if not rules.is_ordinary:
-            return False
+        self.rules = <Rules>known_rules
+        return 0
+
+    cdef bint begin_at_end(self, log, leader_epoch, int64_t now_ms) except -1:
+        """Whether the log is online, in that epoch, and its active segment ready to be appended to."""
+        cdef Rules rules = self.rules
+        cdef list segments
+        self.count = 0
+        self.size = 0
         folder = load(log, &FOLDER)
         owner = load(folder, &OWNER)
         if owner.failure is not None or owner.is_released or is_true(folder, &IS_REPLACED) or is_true(folder, &IS_DELETED):
@@ -433,13 +414,16 @@ cdef class Run:
         """Whether the batch is good, and belongs behind those before it; it is the one at `count` then."""
         cdef Rules rules = self.rules
         cdef Batch* batch = &self.batches[self.count]
-        cdef int64_t last
-        if size > rules.max_message_bytes or size > rules.segment_bytes or self.count >= self.entries_left:
+        if size > rules.max_message_bytes or size > rules.segment_bytes:
             return False
         if not is_good(p, size, batch) or not are_good_records(p, size, batch, self.highest, self.is_bound):
             return False
-        last = self.next_offset + batch.last_offset_delta
-        if not self.has_room(size, batch, last):
+        return self.goes_behind(size, batch)
+
+    cdef bint goes_behind(self, Py_ssize_t size, Batch* batch) except -1:
+        """Whether the good batch belongs behind those before it: by its segment's room, and its producer."""
+        cdef int64_t last = self.next_offset + batch.last_offset_delta
+        if self.count >= self.entries_left or not self.has_room(size, batch, last):
             return False
         if batch.producer_id >= 0:
             entry = self.entry
@@ -508,6 +492,11 @@ cdef class Run:
         write(self.log, self.segment, self.rules, self.copies[: self.size], self.position, self.size)
         return self.note()
 
+    cdef int commit_as_it_is(self, data) except -1:
+        """Writes `data`, which are the batches of the run. KafkaError: nothing was appended."""
+        write(self.log, self.segment, self.rules, data, self.position, self.size)
+        return self.note()
+
     cdef bint append(self, data, Py_ssize_t start, uint8_t* p, Py_ssize_t size, Appended* appended) except -1:
         """Judges and writes one batch, `p`, which is `data[start : start + size]`; false: it is not ordinary."""
         cdef uint32_t sent_epoch
@@ -547,7 +536,8 @@ cdef class Run:
             since += batch.size
             if not position and load(segment, &FIRST_TIMESTAMP) is None:
                 store_int(segment, &FIRST_TIMESTAMP, batch.max_timestamp)
-            remember_position(log, offset, position)
+            if not (self.is_followed and index):
+                remember_position(log, offset, position)
             position += batch.size
             offset += batch.last_offset_delta + 1
         store_int(segment, &BYTES_SINCE_INDEX_ENTRY, since)

@@ -157,7 +157,7 @@ class DurableLog(TruncatableLog):
         """
         self.folder.path = path
         self.folder.is_deleted = True
-        self.folder.unfinished.clear()
+        self.folder.unfinished = []
         for segment in self.segments:
             segment.moved(path)
         self.release_files()

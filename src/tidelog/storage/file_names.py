@@ -41,6 +41,7 @@ LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 SEGMENT_SIZES: Final = "segment-sizes"
+BOOT_ID: Final = "boot-id"
 META_PROPERTIES: Final = "meta.properties"
 LOCK: Final = ".lock"
 

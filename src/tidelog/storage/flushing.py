@@ -95,8 +95,9 @@ class Durability:
     def rolled(self, closed: Segment) -> None:
         """`closed` is appended to no more."""
         self.rolls += 1
-        if self._unsynced_from is None:
-            self._unsynced_from = closed.base_offset
+        # A truncation may have removed the segment that was noted, and all behind `closed`.
+        noted = self._unsynced_from
+        self._unsynced_from = closed.base_offset if noted is None else min(noted, closed.base_offset)
 
     def all_synced(self, log_end_offset: int) -> None:
         """Every file is durable."""

@@ -25,6 +25,7 @@ from tidelog.storage.disk_errors import fails_alone
 from tidelog.storage.errors import DirectoryOffline
 from tidelog.storage.file_names import DELETE_FOLDER, FUTURE_FOLDER, PARTITION_METADATA, marked_folder
 from tidelog.storage.log import Log
+from tidelog.storage.log_directory import directory_of
 from tidelog.storage.log_folder import LogFolder
 from tidelog.storage.producer_recovery import load_first_snapshot, write_first_snapshot
 from tidelog.storage.segment import Segment
@@ -56,15 +57,13 @@ class FutureLogs:
         self,
         environment: LogEnvironment,
         logs: dict[TopicPartition, Log],
-        owners: dict[TopicPartition, LogDirectory],
         *,
         token: Callable[[], bytes],
         delete_later: Callable[[LogDirectory, str, int], None],
     ) -> None:
-        """`logs` and `owners` are the manager's, of the logs that serve; `delete_later` removes a renamed folder."""
+        """`logs` are the manager's, those that serve; `delete_later` removes a renamed folder."""
         self._environment = environment
         self._logs = logs
-        self._owners = owners
         self._token = token
         self._delete_later = delete_later
         self._futures: dict[TopicPartition, Log] = {}
@@ -149,6 +148,7 @@ class FutureLogs:
         self._add(log, directory)
         directory.created.append(path)
         directory.needs_sync = True
+        _remove_half_made(directory)
         return log
 
     def delete(self, topic_partition: TopicPartition) -> bool:
@@ -174,7 +174,8 @@ class FutureLogs:
         Syncs both directories in this thread: until it returns, nothing may be appended to the log. KafkaError
         KAFKA_STORAGE_ERROR: nothing was replaced, or a directory went offline and the next start goes on (`settle`).
         """
-        old, directory = self._logs[topic_partition], self._owners[topic_partition]
+        old = self._logs[topic_partition]
+        directory = directory_of(old)
         new = self._futures[topic_partition]
         old.folder.check_online()
         new.folder.check_online()
@@ -193,7 +194,7 @@ class FutureLogs:
         except OSError as error:
             self._rename_back(old, directory, path)
             raise old.folder.fail(error, "moving") from error
-        del self._logs[topic_partition], self._owners[topic_partition], directory.logs[topic_partition]
+        del self._logs[topic_partition], directory.logs[topic_partition]
         for waiting in (directory.flush_requests, directory.changes, directory.truncations):
             waiting.pop(topic_partition, None)
         directory.removed.add(topic_partition)
@@ -207,7 +208,6 @@ class FutureLogs:
         log, directory = self._futures.pop(topic_partition), self._directories.pop(topic_partition)
         # Also where the directory fails now: the log is there, and offline.
         self._logs[topic_partition] = log
-        self._owners[topic_partition] = directory
 
         def rename() -> None:
             target = f"{directory.path}/{topic_partition}"
@@ -267,3 +267,9 @@ class FutureLogs:
         except OSError as error:
             logger.debug("sync postponed: directory=%s error=%s", directory.path, error)
             directory.needs_sync = True
+
+
+def _remove_half_made(directory: LogDirectory) -> None:
+    """Removes what failed attempts to make copies have left: no later attempt takes their names."""
+    for path in [path for path in directory.half_made if path.endswith(FUTURE_FOLDER)]:
+        directory.undo_folder(path)

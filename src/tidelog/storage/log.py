@@ -38,7 +38,7 @@ from tidelog.storage.durable_log import DurableLog
 from tidelog.storage.log_config import LONG_MAX, LogConfig
 from tidelog.storage.log_reader import ReadResult
 from tidelog.storage.offset_index import RELATIVE_OFFSET_MAX
-from tidelog.storage.ordinary import append_ordinary
+from tidelog.storage.ordinary import append_followed, append_ordinary
 from tidelog.storage.producer_recovery import take_snapshot_soon, write_pending
 from tidelog.storage.producer_state import AppendOrigin, ProducerUpdate
 from tidelog.storage.readable_log import POSITIONS_KEPT
@@ -174,6 +174,10 @@ class Log(DurableLog):
         self.folder.check_online()
         if now_ms is None:
             now_ms = self.folder.environment.clock.wall_ms()
+        if append_followed is not None and leader_epoch is not None:
+            info = append_followed(self, data, leader_epoch, now_ms)
+            if info is not None:
+                return info
         self.catch_up_producers(now_ms)
         start, end = self.log_start_offset, self.log_end_offset
         next_offset: int = end
@@ -192,12 +196,12 @@ class Log(DurableLog):
         if prepared is None:
             return AppendInfo(-1, end - 1, -1, -1, start, False, 0, 0)
         if next_offset < end:
-            self.truncate_fully(next_offset, log_start_offset=start)
+            self.truncate_fully(next_offset, log_start_offset=start, keeps_producers=True)
         try:
             return self._write(prepared, AppendOrigin.REPLICATION, now_ms, -1)
         except KafkaError:
             if next_offset < end and not self.is_offline:
-                self.truncate_fully(start)
+                self.truncate_fully(start, keeps_producers=True)
             raise
 
     def _duplicate(self, header: BatchHeader) -> AppendInfo | None:
@@ -229,20 +233,7 @@ class Log(DurableLog):
         data, batches, max_timestamp = prepared
         first_offset = batches[0][1].base_offset
         last_offset = batches[-1][1].last_offset
-        update: ProducerUpdate | None = None
-        records_count = 0
-        for position, header in batches:
-            records_count += header.records_count
-            if header.producer_id >= 0:
-                if update is None:
-                    update = ProducerUpdate()
-                if guard is not None and header.is_transactional and not header.is_control:
-                    self.producers.check_verified(header, guard)
-                marker = end_of_transaction(data, position, header) if header.is_control else None
-                self.producers.prepare(update, header, origin, marker, transaction_version=transaction_version)
-        limit = self.folder.environment.producer_limit
-        if limit.is_full and update is not None and origin is AppendOrigin.CLIENT:
-            self._check_known(update)
+        update = self._judge_producers(data, batches, origin, guard, transaction_version)
         size = len(data)
         segment = self.segments[-1]
         try:
@@ -263,12 +254,7 @@ class Log(DurableLog):
                 latest = header.partition_leader_epoch
         self.log_end_offset = Offset(last_offset + 1)
         if update is not None:
-            seen_ms, known = limit.now_ms(), len(self.producers.entries)
-            for entry in update.entries.values():
-                entry.seen_ms = seen_ms
-            self.producers.commit(update)
-            if len(self.producers.entries) != known:
-                limit.added(len(self.producers.entries) - known)
+            self._commit_producers(update)
         self._remember_position(first_offset, start)
         durability = self.durability
         if durability.unflushed_since_ms is None:
@@ -284,10 +270,41 @@ class Log(DurableLog):
             log_append_time_ms,
             self.log_start_offset,
             False,
-            records_count,
+            sum(header.records_count for _, header in batches),
             size,
             rolled,
         )
+
+    def _judge_producers(
+        self,
+        data: bytes | bytearray | memoryview,
+        batches: list[tuple[int, BatchHeader]],
+        origin: AppendOrigin,
+        guard: VerificationGuard | None,
+        transaction_version: int,
+    ) -> ProducerUpdate | None:
+        """What the batches come to for their producers, none of it in force yet; None without any. KafkaError."""
+        update: ProducerUpdate | None = None
+        for position, header in batches:
+            if header.producer_id >= 0:
+                if update is None:
+                    update = ProducerUpdate()
+                if guard is not None and header.is_transactional and not header.is_control:
+                    self.producers.check_verified(header, guard)
+                marker = end_of_transaction(data, position, header) if header.is_control else None
+                self.producers.prepare(update, header, origin, marker, transaction_version=transaction_version)
+        if update is not None and origin is AppendOrigin.CLIENT and self.folder.environment.producer_limit.is_full:
+            self._check_known(update)
+        return update
+
+    def _commit_producers(self, update: ProducerUpdate) -> None:
+        limit = self.folder.environment.producer_limit
+        seen_ms, known = limit.now_ms(), len(self.producers.entries)
+        for entry in update.entries.values():
+            entry.seen_ms = seen_ms
+        self.producers.commit(update)
+        if len(self.producers.entries) != known:
+            limit.added(len(self.producers.entries) - known)
 
     def _remember_position(self, offset: int, position: int) -> None:
         positions = self._positions

@@ -3,6 +3,7 @@
     .lock                                    held while a broker uses the directory
     meta.properties                          cluster, broker and directory id
     .kafka_cleanshutdown                     there after a clean stop only: nothing needs recovery
+    boot-id                                  the boot of the machine since which the logs here are known to be complete
     recovery-point-offset-checkpoint, replication-offset-checkpoint, log-start-offset-checkpoint,
     cleaner-offset-checkpoint
     <topic>-<partition>/                     the logs
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import TopicPartition, format_topic_id
@@ -36,6 +37,7 @@ from tidelog.storage.checkpoints import (
 from tidelog.storage.disk_errors import advice, fails_alone
 from tidelog.storage.errors import CorruptFile, DirectoryOffline, LogDirectoryLocked, RefusedForNow, WrongLogDirectory
 from tidelog.storage.file_names import (
+    BOOT_ID,
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
     DELETE_FOLDER,
@@ -78,13 +80,17 @@ class LogDirectory:
         self._lock: Lock | None = None
         self._path = path.rstrip("/") or "/"
         self._failure: str | None = None
+        self._name_lock = threading.RLock()
         self.is_released = False
         self.logs: dict[TopicPartition, Log] = {}
         self.properties: MetaProperties | None = None
         self.was_clean = False
+        """Whether the last owner closed everything."""
+        self.may_lack_tails = False
+        """Whether the last owner did not, and the machine was booted anew since: what was not flushed may be gone from
+        the end of any log here."""
         self.sizes_at_stop: Mapping[TopicPartition, Mapping[int, int]] = {}
         """Bytes of each segment at a clean stop, by base offset; nothing of a partition of which they are not known."""
-        """Whether the last owner closed everything."""
         self.is_new = False
         """Whether it had no owner before."""
         self.written: dict[str, bytes] = {}
@@ -136,6 +142,11 @@ class LogDirectory:
     def failure(self) -> str | None:
         """Why it is offline; None while it works."""
         return self._failure
+
+    @property
+    def name_lock(self) -> threading.RLock:
+        """Held while names of its folders, or in them, are changed."""
+        return self._name_lock
 
     def failed(self, error: OSError, what: str) -> None:
         """Takes the directory offline, once; in any thread."""
@@ -248,6 +259,33 @@ class LogDirectory:
             # Gone before anything is written: a crash from here on needs recovery.
             disk.unlink(clean)
             disk.fsync_directory(path)
+
+    def logs_loaded(self) -> None:
+        """Finds out whether they may lack their tails. Blocks. OSError."""
+        self.may_lack_tails = bool(self.logs) and not self.was_clean and not self._is_same_boot()
+        if not self.may_lack_tails:
+            try:
+                self.keep_boot_id()
+            except OSError as error:
+                # A full disk, for one. After a crash the logs are then taken for ones that may lack their tails.
+                logger.warning("boot_id_not_written: path=%s error=%s", self._path, error)
+
+    def _is_same_boot(self) -> bool:
+        """Whether the machine has been up since the logs were known to be complete; false where that is not known."""
+        try:
+            known = self._disk.read(f"{self._path}/{BOOT_ID}").decode("ascii", "replace").strip()
+        except FileNotFoundError:
+            return False  # An earlier version was the last to run here.
+        return bool(known) and known == self._disk.boot_id()
+
+    def keep_boot_id(self) -> None:
+        """Notes that the logs are complete as of this boot: none was missing anything at the start, or elections have
+        taken account of what may be. Blocks. OSError.
+        """
+        boot_id = self._disk.boot_id()
+        if boot_id is not None and not self._is_same_boot():
+            replace_file(self._disk, f"{self._path}/{BOOT_ID}", f"{boot_id}\n".encode())
+        self.may_lack_tails = False
 
     def _read_sizes(self, stop: CleanShutdown) -> dict[TopicPartition, dict[int, int]]:
         """What segments had at the stop; nothing where it is not known: another version was the last to stop."""
@@ -489,3 +527,8 @@ def remove_folder(disk: Disk, path: str) -> None:
         else:
             disk.unlink(file)
     disk.remove_directory(path)
+
+
+def directory_of(log: Log) -> LogDirectory:
+    """The log directory in which a log of the broker lies."""
+    return cast("LogDirectory", log.owner)

@@ -12,9 +12,8 @@ to be done to files is `unfinished`, and the next step over several files begins
 from __future__ import annotations
 
 import logging
-import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.ports.disk import sync_file
@@ -26,6 +25,7 @@ from tidelog.storage.file_pool import close_file
 from tidelog.storage.rot import Findings
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
 
     from tidelog.model.identifiers import TopicPartition
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 Outcome = TypeVar("Outcome")
+
+_NOTHING_UNFINISHED: Final[list[Callable[[], None]]] = []
 
 
 class LogOwner(Protocol):
@@ -55,6 +57,11 @@ class LogOwner(Protocol):
     @property
     def is_released(self) -> bool:
         """Whether the broker has stopped: the files belong to the one that starts there next, in any process."""
+        ...
+
+    @property
+    def name_lock(self) -> threading.RLock:
+        """Held while names of its folders, or in them, are changed."""
         ...
 
     def failed(self, error: OSError, what: str) -> None:
@@ -111,7 +118,6 @@ class LogFolder:
         "environment",
         "is_deleted",
         "is_replaced",
-        "name_lock",
         "owner",
         "path",
         "topic_partition",
@@ -130,17 +136,19 @@ class LogFolder:
         """Whether it has been renamed, to be removed: the log serves no more."""
         self.is_replaced = False
         """Whether that is because another log directory has the log now."""
-        self.name_lock = threading.RLock()
-        """Held while the folder is renamed, and by a thread that changes a name in it beside the owner's: for the time
-        of that one change, never for that of a sync."""
-        self.unfinished: list[Callable[[], None]] = []
-        """What steps that have happened have still to do to files, in this order; each may be tried again.
-
-        A list, since it is empty nearly always, and an empty deque has 700 bytes more."""
+        self.unfinished = _NOTHING_UNFINISHED
+        """What steps that have happened have still to do to files, in this order; each may be tried again. Empty nearly
+        always, and then shared: replaced, never added to."""
 
     @property
     def disk(self) -> Disk:
         return self.environment.disk
+
+    @property
+    def name_lock(self) -> threading.RLock:
+        """Held while the folder is renamed, and by a thread that changes a name in it beside the owner's: for the time
+        of that one change, never for that of a sync. All folders of a log directory have the same."""
+        return self.owner.name_lock
 
     def check_online(self) -> None:
         """`DirectoryOffline` (KAFKA_STORAGE_ERROR) when the log can serve no more."""
@@ -190,7 +198,7 @@ class LogFolder:
         """Does what earlier steps have left to do. OSError: it is still to be done."""
         while self.unfinished:
             self.unfinished[0]()
-            self.unfinished.pop(0)
+            self.unfinished = self.unfinished[1:]
 
     def finish_up_to(self, step: Callable[[], None]) -> None:
         """Does what is unfinished up to `step`, if that is still to be done; where the disk refuses it, later.
@@ -200,7 +208,7 @@ class LogFolder:
         try:
             while any(each is step for each in self.unfinished):
                 self.unfinished[0]()
-                self.unfinished.pop(0)
+                self.unfinished = self.unfinished[1:]
         except OSError as error:
             self._unfinished_because(error)
 
@@ -216,7 +224,7 @@ class LogFolder:
                 self._unfinished_because(error)
             else:
                 return
-        self.unfinished.append(rest)
+        self.unfinished = [*self.unfinished, rest]
         self.owner.changed(self.topic_partition)
 
     def _unfinished_because(self, error: OSError) -> None:

@@ -35,11 +35,12 @@ from tidelog.storage.file_pool import FilePool
 from tidelog.storage.future_logs import FutureLogs
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
-from tidelog.storage.log_directory import LogDirectory, remove_folder
+from tidelog.storage.log_directory import LogDirectory, directory_of, remove_folder
 from tidelog.storage.log_folder import LogEnvironment, LogFolder
-from tidelog.storage.log_loader import compare_with_high_watermark, load_log
+from tidelog.storage.log_loader import load_log
 from tidelog.storage.log_maintenance import LogMaintenance
 from tidelog.storage.log_manager_settings import LogManagerSettings
+from tidelog.storage.lost_records import compare_with_high_watermark
 from tidelog.storage.producer_limit import ProducerLimit
 from tidelog.storage.producer_maintenance import ProducerMaintenance
 from tidelog.storage.segment import Segment
@@ -103,7 +104,6 @@ class LogManager:
         self.cordoned: Collection[str] = ()
         """`cordoned.log.dirs`: directories that get no new logs unless asked for; `*` stands for all."""
         self._logs: dict[TopicPartition, Log] = {}
-        self._owners: dict[TopicPartition, LogDirectory] = {}
         self.producer_maintenance = ProducerMaintenance(self.environment, self._logs)
         """Writes large snapshots of producers, and forgets producers; asked by `maintenance` too."""
         self.maintenance = LogMaintenance(
@@ -114,7 +114,6 @@ class LogManager:
         self.futures = FutureLogs(
             self.environment,
             self._logs,
-            self._owners,
             token=self._token,
             delete_later=self._delete_folder_later,
         )
@@ -197,15 +196,16 @@ class LogManager:
                 return log
 
             for topic_partition, path in partitions:
-                other = self._owners.get(topic_partition)
+                other = self._logs.get(topic_partition)
                 if other is not None:
                     raise WrongLogDirectory(
-                        f"Duplicate log directories found: {other.path}/{topic_partition} and {path}: move the"
+                        f"Duplicate log directories found: {other.owner.path}/{topic_partition} and {path}: move the"
                         f" one that is not to be used away"
                     )
                 log = load(topic_partition, path)
                 compare_with_high_watermark(log, high_watermarks.get(topic_partition, 0))
                 self._add(log, directory)
+            directory.logs_loaded()
             for topic_partition, path in futures:
                 self.futures.loaded(load(topic_partition, path), directory)
             for path in deleted:
@@ -228,7 +228,6 @@ class LogManager:
     def _add(self, log: Log, directory: LogDirectory) -> None:
         directory.logs[log.topic_partition] = log
         self._logs[log.topic_partition] = log
-        self._owners[log.topic_partition] = directory
 
     def close(self, broker_epoch: int = -1, *, but: Container[str] = ()) -> None:
         """Stops cleanly: everything durable, checkpoints written, the next start needs no recovery.
@@ -272,6 +271,20 @@ class LogManager:
         return any(directory.logs and not directory.was_clean for directory in self.directories)
 
     @property
+    def may_lack_tails(self) -> bool:
+        """Whether logs may lack what was not flushed: an unclean stop, and another boot of the machine since."""
+        return any(directory.may_lack_tails for directory in self.directories)
+
+    def keep_boot_id(self) -> None:
+        """Elections have taken account of what logs may lack. Blocks; a directory that fails meanwhile goes offline."""
+        for directory in self.directories:
+            if directory.failure is None and directory.may_lack_tails:
+                try:
+                    directory.keep_boot_id()
+                except OSError as error:
+                    directory.task_failed(error, "noting the boot")
+
+    @property
     def has_new_directory(self) -> bool:
         """Whether a directory was used for the first time: it may stand in the place of one that was lost."""
         return any(directory.is_new for directory in self.directories)
@@ -304,10 +317,10 @@ class LogManager:
         return len(self._logs)
 
     def _recovery_written(self, topic_partition: TopicPartition) -> int:
-        return self._owners[topic_partition].recovery_written.get(topic_partition, 0)
+        return directory_of(self._logs[topic_partition]).recovery_written.get(topic_partition, 0)
 
     def _checkpoint_task(self, topic_partition: TopicPartition) -> DiskTask | None:
-        return self.maintenance.checkpoint_task(self._owners[topic_partition])
+        return self.maintenance.checkpoint_task(directory_of(self._logs[topic_partition]))
 
     def config_of(self, topic: str) -> LogConfig:
         """The settings of a topic's logs."""
@@ -423,18 +436,14 @@ class LogManager:
     def delete(self, topic_partition: TopicPartition) -> bool:
         """Deletes a log: its folder is renamed now and removed after `file.delete.delay.ms`; false if there is none.
 
-        What is left of an attempt to create it is removed now, or else by the next attempt. `KafkaError`: there is a
-        log, and it is as before.
+        What is left of an attempt to create it is removed. `KafkaError`: there is a log, and it is as before, or what
+        is left stays, which the next start would take for a log.
         """
-        for each in self.directories:
-            left = f"{each.path}/{topic_partition}"
-            if left in each.half_made and each.failure is None:
-                each.undo_folder(left)
-        directory = self._owners.get(topic_partition)
+        self._remove_half_made(topic_partition)
         log = self._remove(topic_partition, DELETE_FOLDER)
-        if log is None or directory is None:
+        if log is None:
             return False
-        self._delete_folder_later(directory, log.directory, log.config.file_delete_delay_ms)
+        self._delete_folder_later(directory_of(log), log.directory, log.config.file_delete_delay_ms)
         return True
 
     def mark_stray(self, topic_partition: TopicPartition) -> bool:
@@ -445,7 +454,7 @@ class LogManager:
         log = self._logs.get(topic_partition)
         if log is None:
             return None
-        directory = self._owners[topic_partition]
+        directory = directory_of(log)
         log.folder.check_online()
         # First: a copy that is alone would take the place of its log at the next start.
         self.futures.delete(topic_partition)
@@ -454,7 +463,7 @@ class LogManager:
             log.folder.rename(target, log.deleted)
         except OSError as error:
             raise log.folder.fail(error, "removing") from error
-        del self._logs[topic_partition], self._owners[topic_partition], directory.logs[topic_partition]
+        del self._logs[topic_partition], directory.logs[topic_partition]
         directory.flush_requests.pop(topic_partition, None)
         directory.changes.pop(topic_partition, None)
         directory.flush_retries.pop(topic_partition, None)

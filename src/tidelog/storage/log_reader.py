@@ -8,13 +8,15 @@ they need is not in the page cache; an OSError is for the log to judge.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from tidelog.model.identifiers import LeaderEpoch, Offset
 from tidelog.ports.disk import FileRange
 from tidelog.storage.file_pool import UnheldFile
 from tidelog.storage.segment import Segment
-from tidelog.storage.segment_lookups import floor_index
+from tidelog.storage.segment_lookups import floor_index, index_behind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -145,11 +147,29 @@ def _size(
     return size, first
 
 
+class GreatestTimestamps:
+    """The greatest timestamp up to the end of each closed segment of a log: of thousands of segments, those that end
+    before a time are passed over by halving."""
+
+    __slots__ = ("_up_to", "segments")
+
+    def __init__(self, segments: list[Segment], *, blocking: bool) -> None:
+        """`segments` are the log's, whose last one grows."""
+        self.segments = segments
+        closed = (segment.max_timestamp_so_far(blocking=blocking).timestamp for segment in segments[:-1])
+        self._up_to = list(accumulate(closed, max))
+
+    def index_of_first_as_late_as(self, timestamp: int) -> int:
+        """Index of the first segment that may have a record as late as `timestamp`."""
+        return bisect_left(self._up_to, timestamp)
+
+
 def first_as_late_as(
-    segments: list[Segment], timestamp: int, *, from_offset: int, blocking: bool
+    segments: list[Segment], timestamp: int, *, from_offset: int, blocking: bool, first: int = 0
 ) -> FoundRecord | None:
-    """The first record at or after `from_offset` whose timestamp is at least `timestamp`."""
-    for segment in segments:
+    """The first record at or after `from_offset` whose timestamp is at least `timestamp`; those segments before the
+    one with the index `first` have none."""
+    for segment in islice(segments, first, None):
         if segment.max_timestamp_so_far(blocking=blocking).timestamp >= timestamp:
             found = segment.find_timestamp(timestamp, from_offset, blocking=blocking)
             if found is not None:
@@ -185,8 +205,8 @@ def end_of_read(segments: list[Segment], result: ReadResult, up_to_offset: int, 
         behind = segment.index_entry_behind(last.position + last.size, blocking=blocking)
         if behind is not None:
             return min(behind.offset, up_to_offset)
-    following = next((each.base_offset for each in segments if each.base_offset > segment.base_offset), up_to_offset)
-    return min(following, up_to_offset)
+    following = index_behind(segments, segment.base_offset)
+    return min(segments[following].base_offset, up_to_offset) if following < len(segments) else up_to_offset
 
 
 def aborted_transactions(

@@ -3,9 +3,9 @@
     .index       8 bytes an entry:  int32 offset - base offset | int32 position of the batch that ends with that offset
     .timeindex  12 bytes an entry:  int64 largest timestamp so far | int32 offset - base offset of the batch that has it
 
-Both are big-endian, appended only, and sorted. The active segment's files are as long as `segment.index.bytes`
-allows (zeros behind the last entry) and trimmed when the segment rolls or closes: the count of entries is then
-the size of the file.
+Both are big-endian, appended only, and sorted. An empty segment may be without them. The active segment's files are as
+long as `segment.index.bytes` allows (zeros behind the last entry) and trimmed when the segment rolls or closes: the
+count of entries is then the size of the file.
 
 Only the newest entries are kept in memory: as many as a lookup near the end of the log needs, and those not yet
 written, since one write of 64 entries costs as much as a write of one. An entry not yet written is no loss in a crash:

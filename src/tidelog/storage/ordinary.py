@@ -1,4 +1,7 @@
-"""The compiled append of an ordinary batch (`_append.pyx`); None where it was not built: `Log` does it all itself."""
+"""The compiled appends of ordinary batches: clients' (`_append.pyx`) and a leader's (`_append_followed.pyx`).
+
+None where they were not built: `Log` does it all itself.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,12 @@ if TYPE_CHECKING:
     append_ordinary: Callable[[TruncatableLog, bytearray | memoryview, int, int, int, int], AppendInfo | None] | None
     """`append_ordinary(log, data, start, size, leader_epoch, now_ms)`: appends the client's batch at `start`, if it is
     good and nothing is out of the ordinary; None: nothing has changed. `KafkaError` as `Log.append`."""
+    append_followed: Callable[[TruncatableLog, bytes | bytearray | memoryview, int, int], AppendInfo | None] | None
+    """`append_followed(log, data, leader_epoch, now_ms)`: appends what a leader of that epoch has sent, if nothing is
+    out of the ordinary; None: nothing has changed. `KafkaError` as `Log.append_as_follower`."""
 else:
     try:
         from tidelog.storage._append import append_ordinary
+        from tidelog.storage._append_followed import append_followed
     except ImportError:
-        append_ordinary = None
+        append_ordinary = append_followed = None

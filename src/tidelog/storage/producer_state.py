@@ -68,6 +68,11 @@ class ProducerUpdate:
     """Producers with transactional batches and markers: what was asked for them is answered, or void."""
 
 
+_NONE_ASKED: Final[dict[int, VerificationGuard]] = {}
+_NONE_OPEN: Final[dict[int, int]] = {}
+_NONE_UNREPLICATED: Final[dict[int, CompletedTransaction]] = {}
+
+
 class ProducerState:
     """The producers of one partition."""
 
@@ -100,13 +105,14 @@ class ProducerState:
         """A newer one that is being written."""
         self.last_marker_offset = -1
         """No marker of a transaction lies above: such a batch changes a producer and leaves no trace in its batches."""
-        self.verifications: dict[int, VerificationGuard] = {}
-        """[producer id] -> what was asked of its coordinator, until the first batch of the transaction is here"""
+        self.verifications = _NONE_ASKED
+        """[producer id] -> what was asked of its coordinator, until the first batch of the transaction is here; a new
+        mapping where one is added"""
         self.first_unstable_offset: int | None = None
         """Where the oldest transaction began that is open, or whose marker is not yet below the high watermark."""
-        self._open: dict[int, int] = {}
+        self._open = _NONE_OPEN
         """[first offset] -> producer id, of transactions that have not ended, ascending"""
-        self._unreplicated: dict[int, CompletedTransaction] = {}
+        self._unreplicated = _NONE_UNREPLICATED
         """[first offset] -> transactions that ended at or above the high watermark"""
 
     # Appending.
@@ -123,7 +129,7 @@ class ProducerState:
         guard = self.verifications.get(producer_id)
         if guard is None:
             guard = VerificationGuard(producer_epoch, sequence, now_ms, bumps_epochs=bumps_epochs)
-            self.verifications[producer_id] = guard
+            self.verifications = {**self.verifications, producer_id: guard}
         else:
             guard.also(producer_epoch, sequence)
         return guard
@@ -300,13 +306,19 @@ class ProducerState:
         if self.verifications:
             for producer_id in update.verified:
                 self.verifications.pop(producer_id, None)
-        for first_offset, producer_id in update.started:
-            self._open[first_offset] = producer_id
-        for transaction in update.completed:
-            self._open.pop(transaction.first_offset, None)
-            self._unreplicated[transaction.first_offset] = transaction
         if update.started or update.completed:
+            self._own_transactions()
+            for first_offset, producer_id in update.started:
+                self._open[first_offset] = producer_id
+            for transaction in update.completed:
+                self._open.pop(transaction.first_offset, None)
+                self._unreplicated[transaction.first_offset] = transaction
             self._find_first_unstable()
+
+    def _own_transactions(self) -> None:
+        """Before transactions are noted: most partitions never see one, and share what says so."""
+        if self._open is _NONE_OPEN:
+            self._open, self._unreplicated = {}, {}
 
     # What readers may see.
 
@@ -371,9 +383,8 @@ class ProducerState:
         """As if the log began at `offset`."""
         self.last_marker_offset = -1
         self.entries.clear()
-        self.verifications.clear()
-        self._open.clear()
-        self._unreplicated.clear()
+        self.verifications = _NONE_ASKED
+        self._open, self._unreplicated = _NONE_OPEN, _NONE_UNREPLICATED
         self.first_unstable_offset = None
         self.pending_snapshot = None
         self.map_end_offset = offset
@@ -388,6 +399,7 @@ class ProducerState:
                 if entry.coordinator_epoch >= 0:
                     self.last_marker_offset = offset - 1  # At most: the snapshot does not say where.
                 if entry.transaction_first_offset >= 0:
+                    self._own_transactions()
                     self._open[entry.transaction_first_offset] = entry.producer_id
         self._find_first_unstable()
 

@@ -38,8 +38,10 @@ if TYPE_CHECKING:
     from tidelog.storage.segment import Segment
     from tidelog.storage.transaction_index import AbortedTransaction
 
-POSITIONS_KEPT: Final = 8
+POSITIONS_KEPT: Final = 32
 """Places of recent batches remembered, so that readers at the end of the log need no index."""
+SEGMENTS_ASKED_MAX: Final = 32
+"""Segments that are asked one by one for a time."""
 _NO_POSITIONS: Final[dict[int, int]] = {}
 
 
@@ -47,6 +49,7 @@ class ReadableLog:
     """One partition's log as its readers see it; it is changed by `Log` alone."""
 
     __slots__ = (
+        "_greatest_timestamps",
         "_positions",
         "ahead",
         "config",
@@ -87,6 +90,8 @@ class ReadableLog:
         self.producers = ProducerState(folder.topic_partition)
         self._positions: dict[int, int] | None = None
         """[first offset] -> position in the active segment, of recent batches; None where there are none yet."""
+        self._greatest_timestamps: log_reader.GreatestTimestamps | None = None
+        """Of the segments as they were when a time was last looked for; None where there are few."""
         self.ahead: tuple[Segment, int] | None = None
         """The segment and the position from which a reader will want more, as `check_ahead` takes them."""
         self.rot: dict[int, Rot] = {}
@@ -213,9 +218,8 @@ class ReadableLog:
     def segment_check(self, segment: Segment) -> SegmentCheck | None:
         """What all batches of one of the log's segments are judged by; None where it is not the log's any more."""
         segments = self.segments
-        try:
-            index = segments.index(segment)
-        except ValueError:
+        index = floor_index(segments, segment.base_offset)
+        if segments[index] is not segment:
             return None
         end_offset = segments[index + 1].base_offset if index + 1 < len(segments) else None
         return self._segment_check(segment, end_offset, self.folder.environment.clock.monotonic_ms(), {})
@@ -258,12 +262,26 @@ class ReadableLog:
         if timestamp == MAX_TIMESTAMP:
             return self.max_timestamp_offset(up_to_offset=up_to_offset, blocking=blocking)
         try:
+            segments = self.segments
             found = log_reader.first_as_late_as(
-                self.segments, timestamp, from_offset=self.log_start_offset, blocking=blocking
+                segments,
+                timestamp,
+                from_offset=self.log_start_offset,
+                blocking=blocking,
+                first=self._index_of_first_as_late_as(segments, timestamp, blocking=blocking),
             )
         except OSError as error:
             raise self.folder.fail(error, "reading") from error
         return found if found is not None and found.offset < up_to_offset else None
+
+    def _index_of_first_as_late_as(self, segments: list[Segment], timestamp: int, *, blocking: bool) -> int:
+        """Index of the first segment that may have a record as late as `timestamp`."""
+        if len(segments) <= SEGMENTS_ASKED_MAX:
+            return 0
+        known = self._greatest_timestamps
+        if known is None or known.segments is not segments:
+            known = self._greatest_timestamps = log_reader.GreatestTimestamps(segments, blocking=blocking)
+        return known.index_of_first_as_late_as(timestamp)
 
     def max_timestamp_offset(self, *, up_to_offset: int, blocking: bool = True) -> FoundRecord | None:
         """The first record that has the greatest timestamp, as `offset_for_timestamp` gives it (KIP-734)."""
@@ -293,6 +311,12 @@ class ReadableLog:
             return log_reader.aborted_transactions(self.segments, start_offset, end_offset, ended_from=bound)
         except OSError as error:
             raise self.folder.fail(error, "reading") from error
+
+    def may_have_aborted(self, offset: int) -> bool:
+        """Whether a transaction that ended at `offset` or later may have been aborted: false where it is known that no
+        segment has an index of such."""
+        segments = self.segments
+        return any(not segment.transaction_index.is_absent for segment in segments[floor_index(segments, offset) :])
 
     def aborted_in(
         self, offset: int, result: ReadResult, *, up_to_offset: int, blocking: bool = True

@@ -18,7 +18,7 @@ from tidelog.storage.offset_index import (
     NO_TIMESTAMP,
     RELATIVE_OFFSET_MAX,
 )
-from tidelog.storage.segment_lookups import FoundBatch, SegmentLookups
+from tidelog.storage.segment_lookups import NOTHING_ROTTEN, FoundBatch, SegmentLookups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -42,11 +42,29 @@ class Segment(SegmentLookups):
     __slots__ = ()
 
     @classmethod
-    def create(cls, pool: FilePool, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> Segment:
-        """Creates the files of an empty segment; nothing is synced."""
+    def create(
+        cls,
+        pool: FilePool,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        with_indexes: bool = False,
+    ) -> Segment:
+        """Creates the files of an empty segment; nothing is synced. OSError, and then some of them may be there.
+
+        `with_indexes`: it is about to be appended to; the first segment of a log may stay empty for long.
+        """
         segment = cls(pool, directory, base_offset, config, size=0, created_ms=now_ms)
-        segment.create_files()
-        segment._preallocated = True
+        segment.has_index_files = False
+        try:
+            if with_indexes:
+                segment.preallocate_indexes()
+            segment.create_log_file()
+        except OSError:
+            segment.release_files()
+            raise
         return segment
 
     # Appending.
@@ -60,7 +78,9 @@ class Segment(SegmentLookups):
     def preallocate_indexes(self) -> None:
         """Makes the index files as long as they may become, as those of an active segment are."""
         if not self._preallocated:
-            for index in (self.offset_index, self.time_index):
+            indexes = self.offset_index, self.time_index  # Where there are no files yet, they know that they are empty.
+            self.make_index_files()
+            for index in indexes:
                 index.tail()  # Counted before the zeros come.
                 index.preallocate()
             self._preallocated = True
@@ -77,7 +97,7 @@ class Segment(SegmentLookups):
         # All that may fail comes before the bytes, or is the bytes.
         if not self._timestamp_known:
             self._load_max_timestamp(blocking=True)
-        if self.bytes_since_index_entry + len(data) > interval:
+        if not self.has_index_files or self.bytes_since_index_entry + len(data) > interval:
             self._prepare_indexes()
         with self.log_file as file:
             if self._is_torn:
@@ -176,6 +196,7 @@ class Segment(SegmentLookups):
 
     def become_inactive(self) -> None:
         """The last time entry is written, the indexes are trimmed: nothing will be appended any more."""
+        self.make_index_files()
         self._finish_indexes()
         with self.log_file as file:
             if file.size() != self.size:
@@ -196,7 +217,7 @@ class Segment(SegmentLookups):
         is_emptied = offset <= self.base_offset
         found = None if is_emptied else self.find(offset)
         position = 0 if is_emptied else None if found is None else found.position
-        self.rotten, self.verified = {}, ()
+        self.rotten, self.verified = NOTHING_ROTTEN, ()
         # Entries that are missing from the offset and the time index do no harm, those of what is no more would.
         for index in (self.offset_index, self.time_index):
             index.truncate_to(offset)
@@ -236,8 +257,11 @@ class Segment(SegmentLookups):
         have is damaged; None to believe every one. `may_have_gaps`: whether compaction can have left gaps between
         offsets; else a batch behind one has a wrong offset, which no checksum covers.
         """
-        for index in (self.offset_index, self.time_index):
-            index.reset()
+        if self.size:
+            self.make_index_files()
+        if self.has_index_files:
+            for index in (self.offset_index, self.time_index):
+                index.reset()
         self._preallocated = False
         self.first_timestamp = None
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset

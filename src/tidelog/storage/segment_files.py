@@ -1,17 +1,19 @@
 """The files of one segment: their names, the handles to them, and how they come and go.
 
-    <base offset>.log .index .timeindex      there from the start
+    <base offset>.log                        there from the start
+    <base offset>.index .timeindex           of a new log made before its first batch is appended
     <base offset>.txnindex                   only where a transaction was aborted
 
-Most partitions of a broker are idle, and a broker has thousands: a handle is made when a file is first used.
+Most partitions of a broker are idle, and a broker has thousands: a handle is made when a file is first used, and an
+empty segment needs no indexes.
 
-A segment is there when its .log file is, whatever else is: it is made last, renamed to `.deleted` first, and indexes
-without a .log file are removed when the folder is loaded.
+A segment is there when its .log file is, whatever else is: that is made last where a log goes on in a new segment,
+renamed to `.deleted` first, and indexes without a .log file are removed when the folder is loaded.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidelog.ports.disk import sync_file
 from tidelog.storage.file_names import (
@@ -32,11 +34,14 @@ if TYPE_CHECKING:
     from tidelog.storage.log_config import LogConfig
 
 
+_NO_MARKS: Final[dict[str, str]] = {}
+"""Of nearly all segments, which share it; never changed."""
+
+
 class SegmentFiles:
     """A .log file and those that belong to it; `SegmentLookups` and `Segment` know what is in them."""
 
     __slots__ = (
-        "_is_new",
         "_log_file",
         "_marks",
         "_offset_index",
@@ -46,6 +51,7 @@ class SegmentFiles:
         "base_offset",
         "config",
         "directory",
+        "has_index_files",
         "mark",
     )
 
@@ -56,36 +62,40 @@ class SegmentFiles:
         self.config = config
         self.mark = ""
         """".deleted" once the files are on their way out; ".cleaned", ".swap" while compaction writes them."""
-        self._marks: dict[str, str] = {}
+        self._marks = _NO_MARKS
         """[suffix] -> the mark that a file has when it is another than `mark`: a renaming came half-way"""
-        self._is_new = False
-        """Whether they were created empty: then the indexes have no entry, however long their files are."""
+        self.has_index_files = True
+        """False for an empty segment whose offset and time index are still to be made: they have no entry."""
         self._log_file: PooledFile | None = None
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._transaction_index: TransactionIndex | None = None
 
-    def create_files(self) -> None:
-        """Makes them, empty; the indexes as long as they may become. Nothing is synced.
-
-        OSError, and then the .log file is not there unless the disk refused to remove it, too; indexes may be.
-        """
-        disk = self._pool.disk
-        for suffix, entry_size in ((INDEX, OffsetIndex.ENTRY_SIZE), (TIME_INDEX, TimeIndex.ENTRY_SIZE)):
-            file = disk.open(self.path(suffix), create=True)
-            try:
-                file.truncate(0)
-                file.preallocate(self.config.segment_index_bytes // entry_size * entry_size)
-            finally:
-                file.close()
-        file = disk.open(self.path(LOG), create=True)
+    def create_log_file(self) -> None:
+        """Makes the .log file, empty. Nothing is synced. OSError, and then it may be there."""
+        file = self._pool.disk.open(self.path(LOG), create=True)
         try:
             file.truncate(0)
             if self.config.preallocate:
                 file.preallocate(self.config.segment_bytes)
         finally:
             file.close()
-        self._is_new = True
+
+    def make_index_files(self) -> bool:
+        """Makes the offset and the time index, empty, unless they are there; true if it did. Nothing is synced.
+
+        OSError: there may be one of them, which counts as missing.
+        """
+        if self.has_index_files:
+            return False
+        for suffix in (INDEX, TIME_INDEX):
+            file = self._pool.disk.open(self.path(suffix), create=True)
+            try:
+                file.truncate(0)
+            finally:
+                file.close()
+        self.has_index_files = True
+        return True
 
     def path(self, suffix: str) -> str:
         mark = self._marks.get(suffix, self.mark) if self._marks else self.mark
@@ -108,7 +118,7 @@ class SegmentFiles:
                 self._pool.file(self.path(INDEX)),
                 self.base_offset,
                 size_max=self.config.segment_index_bytes,
-                count=0 if self._is_new else None,
+                count=None if self.has_index_files else 0,
             )
         return index
 
@@ -120,7 +130,7 @@ class SegmentFiles:
                 self._pool.file(self.path(TIME_INDEX)),
                 self.base_offset,
                 size_max=self.config.segment_index_bytes,
-                count=0 if self._is_new else None,
+                count=None if self.has_index_files else 0,
             )
         return index
 
@@ -152,7 +162,7 @@ class SegmentFiles:
         with self.log_file as file:
             sync_file(file)
         self.transaction_index.fsync()
-        if indexes:
+        if indexes and self.has_index_files:
             self.offset_index.fsync()
             self.time_index.fsync()
 
@@ -199,6 +209,8 @@ class SegmentFiles:
             finally:
                 if len(self._marks) == len(waiting):
                     self.mark, self._marks = before
+                if not self._marks:
+                    self._marks = _NO_MARKS
                 self._follow_names()
 
     @property

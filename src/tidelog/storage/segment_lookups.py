@@ -12,10 +12,12 @@ from array import array
 from bisect import bisect_right
 from itertools import chain
 from operator import attrgetter
+from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.records.batch import HEADER_SIZE, BatchHeader, InvalidBatch, read_header, read_records
+from tidelog.records.batch import HEADER_SIZE, MAGIC, BatchHeader, InvalidBatch, check_crc, read_header, read_records
+from tidelog.records.batch_header import SIZE_PREFIX
 from tidelog.storage.errors import CorruptIndex, WouldBlock
 from tidelog.storage.file_names import INDEX, LOG
 from tidelog.storage.offset_index import (
@@ -40,8 +42,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
+_BATCH_START: Final = Struct(">qiibIhi")
+"""Base offset, length, leader epoch, magic, CRC, attributes, last offset delta."""
+_NEAR_READS_MAX: Final = 2
+"""Reads in which a batch is mostly found: it stands behind the one of the index entry, which may be large."""
 _PAGE: Final = 4096
 """Bytes read at once while looking for a batch: at most an index interval and a header."""
+
+
+NOTHING_ROTTEN: Final[dict[int, int]] = {}
+"""Of nearly all segments, which share it; never changed."""
 
 
 class FoundBatch(NamedTuple):
@@ -130,7 +140,7 @@ class SegmentLookups(SegmentFiles):
         self._preallocated = False
         self._is_unfinished = False
         """Whether batches came since the indexes were last finished."""
-        self.rotten: dict[int, int] = {}
+        self.rotten = NOTHING_ROTTEN
         """[position] -> where the next sound batch begins, of batches known to be rotten; replaced, never changed."""
         self.verified: tuple[Verified, ...] = ()
         """Ranges that were found sound lately, newest first; replaced, never changed."""
@@ -196,6 +206,10 @@ class SegmentLookups(SegmentFiles):
     def _find(self, offset: int, *, blocking: bool) -> FoundBatch | None:
         entry = self.offset_index.lookup(offset, blocking=blocking)
         size, rotten = self.size, self.rotten
+        if not rotten:
+            near = self._find_near(entry, offset, size, blocking=blocking)
+            if near is not None:
+                return near
         position = entry.position
         for found in self._headers_from(entry, blocking=blocking):
             if found.header.base_offset + found.header.last_offset_delta >= offset:
@@ -209,6 +223,34 @@ class SegmentLookups(SegmentFiles):
         raise InvalidBatch(
             ErrorCode.CORRUPT_MESSAGE, f"{self.path(LOG)} has no sound batch at position {position} of {size}"
         )
+
+    def _find_near(self, entry: IndexEntry, offset: int, size: int, *, blocking: bool) -> FoundBatch | None:
+        """As `_find`, among the first batches from the index entry on, where nearly all are found.
+
+        None where it is not there, and where anything is wrong, so that `_find` judges what.
+        """
+        start, next_offset, end_offset = entry.position, self.base_offset, self.base_offset + RELATIVE_OFFSET_MAX
+        with self.log_file as file:
+            for _ in range(_NEAR_READS_MAX):
+                if size - start < HEADER_SIZE:
+                    return None
+                page, at = _read(file, min(_PAGE, size - start), start, blocking=blocking), 0
+                while at + HEADER_SIZE <= len(page):
+                    first, length, _, magic, _, _, last_delta = _BATCH_START.unpack_from(page, at)
+                    last = first + last_delta
+                    following = at + SIZE_PREFIX + length
+                    if magic != MAGIC or following < at + HEADER_SIZE or start + following > size:
+                        return None
+                    if not next_offset <= first <= last <= end_offset:
+                        return None
+                    position = start + at
+                    if position == entry.position > 0 and last != entry.offset:
+                        return None
+                    if last >= offset:
+                        return FoundBatch(position, read_header(page, at))
+                    at, next_offset = following, last + 1
+                start += at
+        return None
 
     def find_end(self, start: int, offset: int, max_bytes: int, *, blocking: bool = True) -> int:
         """The position behind the last batch below `offset`, of those from position `start` on.
@@ -291,11 +333,25 @@ class SegmentLookups(SegmentFiles):
         timestamp, offset = self.time_index.last(blocking=blocking)
         # Batches behind the last time entry were not yet late enough for an entry, or came after it.
         entry = self.offset_index.lookup(offset, blocking=blocking)
+        # What a finished index says is the greatest; a header that contradicts it may have been misread.
         for found in self._headers_from(entry, blocking=blocking):
-            if found.header.max_timestamp > timestamp and found.header.records_count:
-                timestamp, offset = found.header.max_timestamp, found.header.last_offset
+            header: BatchHeader | None = found.header
+            if self._is_unfinished or found.header.max_timestamp > timestamp:
+                header = self._sound_header(found, blocking=blocking)
+            if header is not None and header.max_timestamp > timestamp and header.records_count:
+                timestamp, offset = header.max_timestamp, header.last_offset
         self.max_timestamp, self.max_timestamp_offset = timestamp, offset
         self._timestamp_known = True
+
+    def _sound_header(self, found: FoundBatch, *, blocking: bool) -> BatchHeader | None:
+        """The header of a batch, read anew with all that its checksum covers; None where that does not hold."""
+        data = self.batch_bytes(found, blocking=blocking)
+        try:
+            header = read_header(data)
+            check_crc(data, 0, header)
+        except InvalidBatch:
+            return None
+        return header
 
     def find_timestamp(
         self, timestamp: int, start_offset: int, *, blocking: bool = True
@@ -372,6 +428,13 @@ class SegmentLookups(SegmentFiles):
 
     # Indexes.
 
+    def forget_files(self) -> None:
+        """Of one whose indexes are not trimmed, how many entries they have is known by their handles alone."""
+        if self._preallocated:
+            self.release_files()
+        else:
+            super().forget_files()
+
     def rebuild_indexes(self) -> None:
         """Writes both indexes anew from the log. OSError: lookups go on with what was there, or is in memory."""
         offsets, positions = array(OffsetIndex.KEY_TYPE), array("I")
@@ -390,6 +453,7 @@ class SegmentLookups(SegmentFiles):
                     timestamp_offsets.append(latest_offset - base_offset)
                 last_entry = position
         self._is_unfinished = True
+        self.make_index_files()
         self.offset_index.replace(offsets, positions)
         self.time_index.replace(timestamps, timestamp_offsets)
         self.max_timestamp, self.max_timestamp_offset = latest, latest_offset
@@ -397,13 +461,17 @@ class SegmentLookups(SegmentFiles):
         self._finish_indexes()
 
     def _finish_indexes(self) -> bool:
-        """True if that changed a file."""
+        """True if that changed a file. An empty segment that has no index files gets none."""
+        if not self.size and not self.has_index_files:
+            self._is_unfinished = False
+            return False
+        changed = self.make_index_files()
         self._load_max_timestamp(blocking=True)
         if self.max_timestamp > NO_TIMESTAMP:
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
-        changed = self.offset_index.trim()
+        changed = self.offset_index.trim() or changed
         changed = self.time_index.trim() or changed
-        self._preallocated = self._is_unfinished = self._is_new = False
+        self._preallocated = self._is_unfinished = False
         return changed
 
     def _forget_timestamp(self) -> None:
@@ -416,6 +484,11 @@ def floor_index(segments: Sequence[SegmentFiles], offset: int) -> int:
     if offset >= segments[-1].base_offset:
         return len(segments) - 1
     return max(bisect_right(segments, offset, key=_base_offset) - 1, 0)
+
+
+def index_behind(segments: Sequence[SegmentFiles], base_offset: int) -> int:
+    """Index of the first of a log's segments that begins above `base_offset`; how many there are where none does."""
+    return bisect_right(segments, base_offset, key=_base_offset)
 
 
 _base_offset = attrgetter("base_offset")

@@ -92,3 +92,6 @@ class SparingDisk:
 
     def space(self, path: str) -> Space:
         return self._inner.space(path)
+
+    def boot_id(self) -> str | None:
+        return self._inner.boot_id()

@@ -80,6 +80,11 @@ class TransactionIndex:
         self._end: int | None = None
         """Bytes of the entries that count, where the file may be longer; None: all of it."""
 
+    @property
+    def is_absent(self) -> bool:
+        """Whether a look for the file found none, and it was not written since."""
+        return self._looked_for == self._writes
+
     def entries(self) -> list[AbortedTransaction]:
         """All, oldest first; none where there is no file."""
         writes = self._writes

@@ -26,7 +26,12 @@ from tidelog.records.errors import InvalidBatch
 from tidelog.storage.disk_errors import fails_alone
 from tidelog.storage.file_names import DELETED, SEGMENT_SUFFIXES, segment_file
 from tidelog.storage.flushing import Durability
-from tidelog.storage.producer_recovery import producers_at, remove_snapshots, snapshot_offsets
+from tidelog.storage.producer_recovery import (
+    producers_at,
+    remove_snapshots,
+    snapshot_offsets,
+    write_first_snapshot,
+)
 from tidelog.storage.readable_log import ReadableLog
 from tidelog.storage.retention import discard
 from tidelog.storage.rot import RottenBatch
@@ -129,12 +134,18 @@ class TruncatableLog(ReadableLog):
             self.folder.environment.counts.truncated_bytes += before - self.size
         return True
 
-    def truncate_fully(self, offset: int, *, log_start_offset: int | None = None) -> None:
-        """Removes everything; the log goes on at `offset`, where the leader's log begins."""
+    def truncate_fully(
+        self, offset: int, *, log_start_offset: int | None = None, keeps_producers: bool = False
+    ) -> None:
+        """Removes everything; the log goes on at `offset`, where the leader's log begins.
+
+        With `keeps_producers`, of a log without records, it goes on knowing what it knows of producers.
+        """
         self.folder.check_online()
         before = self.size
+        start = offset if log_start_offset is None else log_start_offset
         try:
-            self._begin_anew(offset, offset if log_start_offset is None else log_start_offset)
+            self._begin_anew(offset, start, keeps_producers=keeps_producers)
         except OSError as error:
             raise self.folder.fail(error, "truncating") from error
         finally:
@@ -176,7 +187,7 @@ class TruncatableLog(ReadableLog):
             if self.log_end_offset != before:
                 self._cut_producers(now_ms)
 
-    def _begin_anew(self, offset: int, log_start_offset: int) -> None:
+    def _begin_anew(self, offset: int, log_start_offset: int, *, keeps_producers: bool) -> None:
         """The second step where nothing is kept: the log goes on at `offset`. OSError if the disk refuses.
 
         The segments go from the end on, and the first one when the new one is there; the log is whole between any two
@@ -184,7 +195,10 @@ class TruncatableLog(ReadableLog):
         """
         folder, now_ms = self.folder, self.folder.environment.clock.wall_ms()
         folder.finish_steps()
-        self._forget_snapshots(-1)
+        entries = list(self.producers.entries.values()) if keeps_producers else []
+        # There before the one of the former beginning goes.
+        write_first_snapshot(folder, entries, offset)
+        self._forget_snapshots(offset if entries else -1)
         before = self.log_end_offset
         try:
             while len(self.segments) > 1:
@@ -206,7 +220,7 @@ class TruncatableLog(ReadableLog):
         self._ends_at(offset)
         self.durability.flushed_offset = Offset(offset)
         self.durability.times_emptied += 1
-        self.producers.clear(offset)
+        self.producers.load(entries, offset, now_ms, folder.environment.producer_expiration_ms)
         self.producers.snapshot_offset = offset
         if removed is None:
             folder.finish(first.transaction_index.cut)
@@ -258,7 +272,8 @@ class TruncatableLog(ReadableLog):
         """A new segment's files, all of them. OSError: none of them."""
         folder = self.folder
         try:
-            segment = Segment.create(folder.environment.pool, folder.path, base_offset, self.config, now_ms=now_ms)
+            pool, config = folder.environment.pool, self.config
+            segment = Segment.create(pool, folder.path, base_offset, config, now_ms=now_ms, with_indexes=True)
         except OSError:
             for suffix in SEGMENT_SUFFIXES:
                 folder.undo(segment_file(base_offset, suffix))

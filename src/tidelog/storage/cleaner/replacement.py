@@ -45,7 +45,9 @@ def cleaned_segment(log: Log, base_offset: int, now_ms: int) -> Segment:
 def create_cleaned(segment: Segment) -> None:
     """Makes its files, empty, in any thread; nothing is synced. OSError, and then some may be there."""
     segment.unlink()  # What an earlier cleaning may have left.
-    segment.create_files()
+    segment.has_index_files = False
+    segment.preallocate_indexes()
+    segment.create_log_file()
 
 
 def sync_cleaned(segment: Segment) -> None:
@@ -78,7 +80,7 @@ def replace(log: Log, replaced: list[Segment], cleaned: Segment) -> list[Step] |
         if segment is not replaced[0]:
             removals.append(functools.partial(discard_snapshot, folder, segment.base_offset, delay_ms))
     names: list[Step] = [functools.partial(cleaned.rename, "", log_only=True), functools.partial(cleaned.rename, "")]
-    folder.unfinished.extend((*removals, *names))
+    folder.unfinished = [*folder.unfinished, *removals, *names]
     return [removals[-1], *names]
 
 
