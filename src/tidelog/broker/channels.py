@@ -41,7 +41,7 @@ class ControllerChannel(Protocol):
         ...
 
     def submit(self, event: Any) -> Deferred[Any]:
-        """Hands an event of `tidelog.controller.events` to the active controller; its result comes when all is done.
+        """Hands a request of `tidelog.controller.requests` to the active controller; its result comes when all is done.
 
         Fails with KafkaError NOT_CONTROLLER or REQUEST_TIMED_OUT when there was none to be reached for a while.
         """

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from tidelog.security.access import ANONYMOUS, operation_bits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from typing import Any
 
     from tidelog.broker.peer import Peer
     from tidelog.quotas.request_quota import MutationQuota, RequestQuota
@@ -31,6 +32,7 @@ class RequestContext:
         "principal",
         "quota",
         "received_ms",
+        "resume",
     )
 
     def __init__(
@@ -47,6 +49,7 @@ class RequestContext:
         access: Access | None = None,
         peer: Peer | None = None,
         quota: RequestQuota | None = None,
+        resume: Callable[[RequestContext, bytes, Callable[[Any, RequestContext, Any], Any]], Any] | None = None,
     ) -> None:
         self.api_key = api_key
         self.api_version = api_version
@@ -68,6 +71,9 @@ class RequestContext:
         """The connection's end; None where there is no connection."""
         self.quota = quota
         """What the request uses of its client's quotas; None where the client is not limited."""
+        self.resume = resume
+        """How `handle_body` goes on with a request that it has begun, `resume(context, body, handle)`: as the
+        dispatcher does after NotImplemented, but by `handle`. None where no dispatcher has called."""
 
     def mutations(self, *, strict_since: int) -> MutationQuota | None:
         """What counts the partitions that the request makes or deletes; None: they are not limited.
@@ -89,7 +95,7 @@ def authorize(
     """Whether the principal may do `operation` to the resource `name`.
 
     Every handler asks, for every resource it touches. Without an authorizer all is allowed, as in Kafka. A denial is
-    logged, once for a connection, unless `quiet`: where what is denied is only left out of a list.
+    logged unless `quiet`: where what is denied is only left out of a list.
     """
     access = context.access
     return access is None or access.allows(operation, resource_type, name, quiet=quiet)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.futures import future_of
-from tidelog.controller.events import ControlledShutdown
+from tidelog.controller.requests import ControlledShutdown
 from tidelog.model.errors import KafkaError
 
 if TYPE_CHECKING:

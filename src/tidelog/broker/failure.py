@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+from collections.abc import Coroutine
+from typing import Any
 
 
 class BrokerFailed(Exception):
     """The broker cannot start, or had to stop; the message says why and what to do."""
+
+
+async def start_unless(failed: Coroutine[Any, Any, str], start: Coroutine[Any, Any, None]) -> None:
+    """Runs `start`. Where `failed` returns a reason first, as of a metadata store that is of no more use, `start` is
+    cancelled, for it would wait for ever: BrokerFailed."""
+    starting, failing = asyncio.ensure_future(start), asyncio.ensure_future(failed)
+    try:
+        await asyncio.wait([starting, failing], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        failing.cancel()
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait([starting])
+    if starting.cancelled():
+        raise BrokerFailed(failing.result())
+    starting.result()
 
 
 def disk_refused(error: OSError) -> str:

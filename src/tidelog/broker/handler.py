@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
     from tidelog.broker.deferred import Deferred
@@ -51,10 +52,48 @@ class OrdinaryRequests(Protocol):
         ...
 
 
+class Resume(Protocol):
+    """The dispatcher's way of a request that compiled code has begun and leaves to `handle`."""
+
+    def __call__(
+        self,
+        peer: Peer,
+        version: int,
+        correlation_id: int,
+        has_client_id: bool,
+        body: memoryview,
+        handle: Callable[[Any, Any, Any], Any],
+    ) -> Any:
+        """The answer as `Dispatcher.request` gives it; `handle(node, context, request)` is called as an API's is."""
+        ...
+
+
+class Preprocessed(NamedTuple):
+    """A request of which the broker that was asked refuses a part, before the controller carries out the rest."""
+
+    rest: Any
+    """The request without that part; None where nothing is left."""
+    complete: Callable[[Any], Any]
+    """Makes the whole answer of that to the rest, or of None."""
+
+
 class Handler:
     """One API as the server calls it."""
 
-    __slots__ = ("error_response", "handle", "handle_body", "key", "name", "ordinary", "requests", "versions")
+    __slots__ = (
+        "api_key",
+        "error_response",
+        "handle",
+        "handle_body",
+        "key",
+        "name",
+        "ordinary",
+        "preprocess",
+        "requests",
+        "version_max",
+        "version_min",
+        "versions",
+    )
 
     def __init__(
         self,
@@ -64,16 +103,23 @@ class Handler:
         handle: Callable[[Any, Any, Any], Any],
         error_response: Callable[[Any, int, KafkaError], Any],
         handle_body: Callable[[Any, Any, memoryview], Any] | None,
-        ordinary: Callable[[Any, Handler], OrdinaryRequests | None] | None = None,
+        ordinary: Callable[[Any, Handler, Resume], OrdinaryRequests | None] | None = None,
+        preprocess: Callable[[Any, Any, Any], Preprocessed | None] | None = None,
     ) -> None:
         self.key = key
+        self.api_key = ApiKey(key)
         self.name = name
         self.versions = versions
+        self.version_min = max(versions.lowest, versions.served_min)
+        """Lowest version that is served."""
+        self.version_max = versions.highest
         self.handle = handle
         self.error_response = error_response
         self.handle_body = handle_body
         self.ordinary = ordinary
         """Makes the compiled way of a node's ordinary requests; None where the API has none."""
+        self.preprocess = preprocess
+        """Splits a client's request before it goes to the controller; None where nothing is refused before that."""
         self.requests = [0] * (versions.highest + 1)
         """[version] -> how often it was asked, for metrics."""
 

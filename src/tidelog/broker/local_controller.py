@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tidelog.broker.requests.dispatch import Dispatcher
     from tidelog.broker.shell import Shell
     from tidelog.config.broker_config import BrokerConfig
-    from tidelog.controller.events import Request
+    from tidelog.controller.requests import Request
     from tidelog.model.identifiers import BrokerId, ControllerEpoch
     from tidelog.ports.clock import Clock
 

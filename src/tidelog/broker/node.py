@@ -12,7 +12,7 @@ All methods are called on one thread, the loop's; only what is given to `Shell.i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.client_quotas import client_quotas
@@ -27,6 +27,7 @@ from tidelog.broker.fetches.fetch_sessions import FetchSessions
 from tidelog.broker.fetches.replica_fetch import ReplicaFetches
 from tidelog.broker.fetches.replica_sessions import ReplicaSessions
 from tidelog.broker.fetches.replication_throttles import ReplicationThrottles
+from tidelog.broker.fetches.shared_reads import SharedReads
 from tidelog.broker.following.replica_fetcher_manager import ReplicaFetcherManager
 from tidelog.broker.logs.cleaning import LogCleanerRunner
 from tidelog.broker.logs.directory_moves import Moves
@@ -110,6 +111,9 @@ class Node:
         """What clients push (KIP-714); None: they are not offered to, as by Kafka without a receiver."""
         self.handlers = handlers if client_metrics is not None else without_telemetry(handlers)
         """By API key, ascending."""
+        self.refused_settings: Callable[[Mapping[str, str]], str | None] = lambda values: None
+        """Why this broker could not do with settings of its own (a key store cannot be read), for it to be set; None:
+        it could."""
         self._make_replicas()
         self._make_log_care()
         self._make_orders()
@@ -155,6 +159,7 @@ class Node:
         self.disk_scheduler.on_task_done += [self.replicas.flushed, self.fetcher_manager.flushed]
         slots_max = config.max_incremental_fetch_session_cache_slots
         self.fetch_sessions = FetchSessions(random=self.random, slots_max=slots_max)
+        self.shared_reads = SharedReads(self.clock)
         self.replica_sessions = ReplicaSessions(random=self.random, is_live=self._is_live)
         """What followers of this broker's partitions fetch."""
 

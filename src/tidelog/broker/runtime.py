@@ -27,7 +27,7 @@ from tidelog.broker.connections.authentication import Authentication, broker_log
 from tidelog.broker.connections.bearer_tokens import BearerTokens
 from tidelog.broker.connections.peers import Peers
 from tidelog.broker.connections.server import Server
-from tidelog.broker.connections.tls import listeners_tls
+from tidelog.broker.connections.tls import listeners_tls, refusal
 from tidelog.broker.controlled_shutdown import hand_over_leaderships
 from tidelog.broker.descriptors import allot, raise_file_limit
 from tidelog.broker.environment import BrokerEnvironment
@@ -205,6 +205,63 @@ class Runtime:
                     raise
 
     async def _start(self) -> None:
+        await self._open_ports()
+        session = await self._connect_store()
+        broker_id = await self._own_id(session)
+        driver = self._driver = self._make_driver(session, broker_id)
+        self.config.on_change(self._config_changed)
+        settings = StoredSettings(driver, self._settings_read, self._clock)
+        security = self._security = StoredSecurity(lambda: driver.store, self._clock, self._server.authorizer)
+        cluster_id = await self._with_session(lambda: self._read_store(broker_id, settings))
+        await self._with_session(lambda: patiently(lambda: self._write_initial_users(driver)))
+        await self._follow(security)
+        quotas = StoredQuotas(lambda: driver.store, self._clock, self._quotas)
+        await self._follow(quotas)
+        tokens = self._tokens = stored_tokens(
+            self.config, lambda: driver.store, self._clock, self._random, lambda: driver.elections.is_controller
+        )
+        if tokens is not None:
+            await self._follow(tokens)
+        logs = await self._open_logs(broker_id, cluster_id, settings)
+        environment = BrokerEnvironment(
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            config=self.config,
+            clock=self._clock,
+            random=self._random,
+            disk=self._disk,
+            shell=self._shell,
+        )
+        metadata = MetadataCache(cluster_id)
+        forwarding = self._forwarding = Forwarding(
+            environment,
+            LocalController(driver),
+            metadata=metadata,
+            settings=settings,
+            known_settings=driver.known_settings,
+        )
+        self._node = Node(
+            environment,
+            metadata=metadata,
+            logs=logs,
+            controller=forwarding,
+            settings=settings,
+            handlers=load_handlers(),
+            known_settings=driver.known_settings,
+            security=security,
+            quotas=self._quotas,
+            stored_quotas=quotas,
+            tokens=tokens,
+            client_metrics=client_metrics_manager(environment),
+        )
+        self._tell_of_changes(self._node, logs)
+        dispatcher = self._dispatcher(self._node, forwarding, driver)
+        # Before it knows its epoch, a broker would obey orders that were meant for it before its restart.
+        self._node.broker_epoch = await self._with_session(lambda: self._register(broker_id, settings))
+        await self._serve(self._node, forwarding, dispatcher)
+
+    async def _open_ports(self) -> None:
+        """Binds what the broker listens on; nothing is answered yet."""
         if self.config.tracing_otlp_endpoint:
             from tidelog.broker.tracing import exporting  # With a setting only: it loads OpenTelemetry's SDK.
 
@@ -214,13 +271,18 @@ class Runtime:
         await self._listening.bind()
         if self._metrics is not None:
             await self._metrics.bind(self._network)
-        session = await self._connect_store()
-        broker_id = BrokerId(self.config.broker_id)
-        if broker_id < 0:
-            # A broker that has no id yet makes the containers for the counter itself.
-            await patiently(Membership(session, self._clock, self._random, lambda resource, values: None).open)
-            broker_id = await patiently(lambda: generate_broker_id(session))
-        self._driver = ControllerDriver(
+
+    async def _own_id(self, session: StoreClient) -> BrokerId:
+        """`broker.id`; where it is not set, the next one that the store gives."""
+        if self.config.broker_id >= 0:
+            return BrokerId(self.config.broker_id)
+        # A broker that has no id yet makes the containers for the counter itself.
+        await patiently(Membership(session, self._clock, self._random, lambda resource, values: None).open)
+        return await patiently(lambda: generate_broker_id(session))
+
+    def _make_driver(self, session: StoreClient, broker_id: BrokerId) -> ControllerDriver:
+        """What takes part in the cluster by a session with the metadata store."""
+        return ControllerDriver(
             store=session,
             registration=BrokerRegistration(
                 broker_id, BrokerEpoch(-1), tuple(self._listening.endpoints()), self.config.broker_rack
@@ -238,81 +300,47 @@ class Runtime:
             write_marks=lambda store: self.node.marks.write(store),
             on_failure=lambda error: self._fail(f"the broker cannot take part in its cluster: {error}"),
         )
-        self.config.on_change(self._config_changed)
-        known_settings = self._driver.known_settings
-        settings = StoredSettings(self._driver, self._settings_read, self._clock)
-        driver = self._driver
-        security = self._security = StoredSecurity(lambda: driver.store, self._clock, self._server.authorizer)
-        cluster_id = await self._with_session(lambda: self._read_store(broker_id, settings))
-        await self._with_session(lambda: patiently(lambda: self._write_initial_users(driver)))
-        # Recovery after a crash reads what was not flushed, which takes as long as it takes: off the loop, so that the
-        # session with the store is kept meanwhile.
-        await self._follow(security)
-        quotas = StoredQuotas(lambda: driver.store, self._clock, self._quotas)
-        await self._follow(quotas)
-        tokens = self._tokens = stored_tokens(
-            self.config, lambda: driver.store, self._clock, self._random, lambda: driver.elections.is_controller
-        )
-        if tokens is not None:
-            await self._follow(tokens)
+
+    async def _open_logs(self, broker_id: BrokerId, cluster_id: str, settings: StoredSettings) -> LogManager:
+        """Loads all logs. Recovery after a crash reads what was not flushed, which takes as long as it takes: off the
+        loop, so that the session with the store is kept meanwhile."""
         logs = self._logs = self._log_manager(broker_id, cluster_id)
         logs.maintenance.settings_gate = settings
         self._is_now(BrokerState.RECOVERY)
         if self._metrics is not None:
             self._metrics.opening(logs)
         await future_of(self._shell.in_pool(logs.open))
-        environment = BrokerEnvironment(
-            broker_id=broker_id,
-            cluster_id=cluster_id,
-            config=self.config,
-            clock=self._clock,
-            random=self._random,
-            disk=self._disk,
-            shell=self._shell,
-        )
-        metadata = MetadataCache(cluster_id)
-        forwarding = self._forwarding = Forwarding(
-            environment,
-            LocalController(driver),
-            metadata=metadata,
-            settings=settings,
-            known_settings=known_settings,
-        )
-        self._node = Node(
-            environment,
-            metadata=metadata,
-            logs=logs,
-            controller=forwarding,
-            settings=settings,
-            handlers=load_handlers(),
-            known_settings=known_settings,
-            security=security,
-            quotas=self._quotas,
-            stored_quotas=quotas,
-            tokens=tokens,
-            client_metrics=client_metrics_manager(environment),
-        )
-        self._node.marks.on_change = self._marks_changed
-        self._node.metadata.on_brokers_changed.append(self._brokers_changed)
-        self._node.config_handler.settings_loaded(self._stored)
-        dispatcher = Dispatcher(self._node, self._node.handlers, forwarding)
+        return logs
+
+    def _tell_of_changes(self, node: Node, logs: LogManager) -> None:
+        """Connects the node's parts with what only the runtime knows."""
+        node.marks.on_change = self._marks_changed
+        node.refused_settings = lambda values: refusal(self._tls, self.config.altered(values))
+        node.marks.on_tails_settled = lambda: self._shell.in_pool(logs.keep_boot_id)
+        node.metadata.on_brokers_changed.append(self._brokers_changed)
+        node.config_handler.settings_loaded(self._stored)
+
+    def _dispatcher(self, node: Node, forwarding: Forwarding, driver: ControllerDriver) -> Dispatcher:
+        """What handles requests, measured and traced where that is set."""
+        dispatcher = Dispatcher(node, node.handlers, forwarding)
         if self._metrics is not None:
-            self._metrics.attach(self._node, driver)
-            dispatcher = self._metrics.dispatcher(self._node, forwarding)
-        self._controller_requests.attach(self._node, dispatcher, driver)
+            self._metrics.attach(node, driver)
+            dispatcher = self._metrics.dispatcher(node, forwarding)
+        self._controller_requests.attach(node, dispatcher, driver)
         if self.config.tracing_otlp_endpoint:
             dispatcher = self._traced(dispatcher, self.config.tracing_otlp_endpoint)
-        # Before it knows its epoch, a broker would obey orders that were meant for it before its restart.
-        self._node.broker_epoch = await self._with_session(lambda: self._register(broker_id, settings))
-        # The controller's requests come by a listener like any others; all other requests wait until its first ones are
-        # carried out.
-        starting = StartingDispatcher(self._node, self._node.handlers, forwarding)
+        return dispatcher
+
+    async def _serve(self, node: Node, forwarding: Forwarding, dispatcher: Dispatcher) -> None:
+        """Takes the controller's requests, which come by a listener like any others; all other requests wait until its
+        first ones are carried out."""
+        starting = StartingDispatcher(node, node.handlers, forwarding)
         self._server.start(starting)
-        await self._wait_for_metadata(broker_id)
-        self._node.marks.elected_upon()
-        self._node.disk_scheduler.tick()
-        self._node.cleaning.start()
-        self._node.scrubbing.start()
+        await self._wait_for_metadata(node.broker_id)
+        node.marks.elected_upon(node.metadata.image)
+        node.disk_scheduler.tick()
+        node.cleaning.start()
+        node.scrubbing.start()
         self._server.dispatcher = dispatcher
         starting.open(dispatcher)
         self._is_now(BrokerState.RUNNING)
@@ -454,6 +482,8 @@ class Runtime:
             leader_imbalance_check_interval_s=config.leader_imbalance_check_interval_seconds,
             leader_imbalance_per_broker_percentage=config.leader_imbalance_per_broker_percentage,
             placement=Placement(config.replica_placement),
+            isr_return_wait_ms=config.isr_return_wait_ms,
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
             groups=GroupLimits.of(config),
         )
 

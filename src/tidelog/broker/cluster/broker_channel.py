@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol
 
-from tidelog.controller.events import Event, LogEndsLearned, ReplicasFailed, ReplicasPostponed, ReplicasStopped, Send
+from tidelog.controller.events import Event, LogEndsLearned, ReplicasFailed, ReplicasPostponed, ReplicasStopped
+from tidelog.controller.result import Send
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
 from tidelog.protocol.apis import ApiKey

@@ -5,7 +5,8 @@ by what it has done itself; given up, it may be there for ever. So what it would
 that has all that the ensemble has agreed upon (`StoreClient.sync`), and only what is missing is asked for again.
 
 A multi is whole or nothing, so it was carried out if all that it would have made is there as it would be there: data,
-the version where one was expected, absence of what it deletes, no matter which client wrote it. Where something is
+the version where one was expected, absence of what it deletes, no matter which client wrote it. A node that was created
+since is not the one that was to go: a tool may have written its next wish into /admin meanwhile. Where something is
 missing, the repeated multi finds out: it is refused by the versions it expects, or by a node that exists. Nodes of a
 sequence tell nothing, for their names are the store's; they are notifications, which may come twice.
 """
@@ -18,7 +19,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidelog.broker.cluster.store_results import results
-from tidelog.metadata.operations import ANY_VERSION, Check, Create, Delete, Operation, SetData
+from tidelog.metadata.operations import ANY_VERSION, UNKNOWN_ZXID, Check, Create, Delete, Operation, SetData
 from tidelog.store.client import StoreClient
 from tidelog.store.errors import ConnectionLoss, NoNode, SessionExpired, StoreClosed, StoreError
 
@@ -88,8 +89,8 @@ async def is_carried_out(store: StoreClient, operations: Sequence[Operation]) ->
     found = await results([store.get(path) for path in expected], NoNode)
     for operation, node in zip(expected.values(), found, strict=True):
         match operation:
-            case Delete():
-                if node is not None:
+            case Delete(_, _, czxid):
+                if node is not None and czxid in (UNKNOWN_ZXID, node[1].czxid):
                     return False
             case Create(_, data):
                 if node is None or node[0] != data:

@@ -26,7 +26,7 @@ from tidelog.controller.events import (
 )
 from tidelog.controller.state import NodeRead, Record
 from tidelog.metadata.image import BrokerChanged, BrokerRegistration, ConfigResource, ConfigResourceType
-from tidelog.metadata.replica_marks import MARKS, parse_mark_name
+from tidelog.metadata.replica_marks import MARKS, mark_owner
 from tidelog.metadata.znodes import (
     BROKER_IDS,
     CONFIG,
@@ -45,6 +45,7 @@ from tidelog.metadata.znodes import (
     decode_config,
     decode_log_directory_event,
     decode_partitions,
+    delete_topic_path,
     is_partition_name,
     partitions_path,
     resource_of,
@@ -237,8 +238,10 @@ class StoreReading:
         if DELETE_TOPICS in stale:
             names = await self._children(DELETE_TOPICS)
             new = [name for name in names if name not in self._controller().state.deleting]
-            if new:
-                events.append(DeletionsRequested(new))
+            nodes = await self._read_nodes([delete_topic_path(name) for name in new])
+            if nodes:
+                czxids = {node.path.removeprefix(f"{DELETE_TOPICS}/"): node.czxid for node in nodes}
+                events.append(DeletionsRequested(list(czxids), czxids))
         entities = [path.removeprefix(f"{CONFIG}/") for path in stale if path.startswith(f"{CONFIG}/")]
         altered = [resource for resource in map(resource_of, entities) if resource is not None]
         events += await self._read_configs(altered)
@@ -250,7 +253,8 @@ class StoreReading:
             events += await self._read_preferred_election()
         if REASSIGN_PARTITIONS in stale:
             found = await self._read_plan()
-            events.append(ReassignmentsRequested(found[0].data if found else None))
+            events += [ReassignmentsRequested(node.data, node.version, node.czxid) for node in found]
+            events += [] if found else [ReassignmentsRequested(None)]
         return events
 
     async def _read_configs(self, resources: Sequence[ConfigResource]) -> list[Event]:
@@ -281,7 +285,7 @@ class StoreReading:
         names = await self._mark_names()
         marks = self._controller().state.marks
         known, holes = marks.names, marks.holes()
-        owners = {name: parsed[0] for name in names if (parsed := parse_mark_name(name)) is not None}
+        owners = {name: owner for name in names if (owner := mark_owner(name)) is not None}
         wanted = [name for name, owner in owners.items() if name not in known or name in holes or owner in come]
         gone = [name for name in known if name not in owners]
         nodes = await self._read_nodes([f"{MARKS}/{name}" for name in wanted])
@@ -329,11 +333,11 @@ class StoreReading:
             return []
         for node in await self._read_nodes([PREFERRED_ELECTION]):
             try:
-                return [PreferredElectionRequested(tuple(decode_partitions(node.path, node.data)))]
+                return [PreferredElectionRequested(tuple(decode_partitions(node.path, node.data)), node.czxid)]
             except MalformedZnode as error:
                 # It must go nevertheless, or no tool could ask again.
                 logger.error("no election: reason=%s", error)
-                return [PreferredElectionRequested(())]
+                return [PreferredElectionRequested((), node.czxid)]
         return []
 
     async def _read_topics(self, names: list[str]) -> list[Event]:

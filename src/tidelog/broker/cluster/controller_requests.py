@@ -1,5 +1,4 @@
-"""What a broker asks of the controller on another broker: events of `controller.events` as Kafka's own requests, and
-the answers back.
+"""What a broker asks of the controller on another broker: `controller.requests` as Kafka's own requests, and back.
 
 Both sides are here, so that they stand beside each other: `encode` and `decode` for the sender, the functions named
 after the messages for the handlers that are asked. Versions are the newest of Kafka 3.9 with ZooKeeper.
@@ -11,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, assert_never
 
 from tidelog.broker.shell import Purpose
-from tidelog.controller.events import (
+from tidelog.controller.requests import (
     AllocateProducerIds,
     AlterPartition,
     ControlledShutdown,

@@ -27,19 +27,9 @@ from tidelog.broker.cluster.broker_channel import Channel, SendRequest
 from tidelog.broker.cluster.commit import Commit
 from tidelog.broker.cluster.controller_reading import StoreReading
 from tidelog.controller.controller import Controller
-from tidelog.controller.events import (
-    AllocateProducerIds,
-    AlterPartition,
-    ControlledShutdown,
-    Elected,
-    Event,
-    Fence,
-    Request,
-    Result,
-    Submitted,
-    Timer,
-    Write,
-)
+from tidelog.controller.events import Elected, Event, Submitted
+from tidelog.controller.requests import AllocateProducerIds, AlterPartition, ControlledShutdown, Request
+from tidelog.controller.result import Fence, Result, Timer, Write
 from tidelog.controller.state import Record
 from tidelog.metadata.image import ConfigResource
 from tidelog.metadata.operations import Check, Operation

@@ -18,7 +18,8 @@ from tidelog.broker.cluster.commit import RETRY_DELAY_MS
 from tidelog.broker.cluster.controller_node import Claim, claim_of_holder, controller_as_stored, take_office
 from tidelog.broker.cluster.controller_term import Deposed, Pending, Term
 from tidelog.controller.controller import Controller
-from tidelog.controller.events import LogDirectoryFailed, Request, UncleanElectionAllowed
+from tidelog.controller.events import LogDirectoryFailed, UncleanElectionAllowed
+from tidelog.controller.requests import Request
 from tidelog.controller.settings import ControllerSettings
 from tidelog.metadata.image import ClusterImage, ConfigResource
 from tidelog.metadata.znodes import CONTROLLER, FEATURE, MalformedZnode, decode_controller, encode_feature

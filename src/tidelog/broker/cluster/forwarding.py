@@ -22,7 +22,7 @@ from tidelog.broker.cluster import controller_requests
 from tidelog.broker.cluster.settings_in_force import until_in_force
 from tidelog.broker.deferred import Deferred, flow
 from tidelog.broker.shell import Purpose, pause
-from tidelog.controller.events import AlterConfigs, AlterPartition, ControlledShutdown, CreateTopics
+from tidelog.controller.requests import AlterConfigs, AlterPartition, ControlledShutdown, CreateTopics
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import NO_LEADER
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.deferred import Steps
     from tidelog.broker.environment import BrokerEnvironment
-    from tidelog.controller.events import Request
+    from tidelog.controller.requests import Request
     from tidelog.model.identifiers import BrokerId, ControllerEpoch
 
 T = TypeVar("T")
@@ -141,7 +141,7 @@ class Forwarding:
         return self._local.lacks_store
 
     def submit(self, event: Request[T]) -> Deferred[T]:
-        """Hands an event of `controller.events` to the controller; its result comes when all is done.
+        """Hands a request of `controller.requests` to the controller; its result comes when all is done.
 
         KafkaError NOT_CONTROLLER, REQUEST_TIMED_OUT when there was none to be reached in time, or what it answers.
         What is altered by AlterConfigs has taken effect here then, what is created is known here.

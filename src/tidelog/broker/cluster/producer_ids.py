@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.deferred import Deferred
-from tidelog.controller.events import AllocateProducerIds, ProducerIdBlock
+from tidelog.controller.requests import AllocateProducerIds, ProducerIdBlock
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ProducerId
 from tidelog.storage.producer_limit import RECENT_MS

@@ -8,6 +8,9 @@ The marks are in the store before the broker registers, so that no controller el
 between. They go when the replica is whole again: the controller removes a mark with the write that takes the replica
 back into the ISR, or makes it the leader for want of a better one. Controllers of versions that know no marks do not,
 so the broker looks at its own place in the metadata too (`metadata_changed`).
+
+A broker that stopped uncleanly, and whose machine was booted anew since, says so until no partition of whose ISR it is
+waits for a leader: such elections compare logs (`tidelog.controller.lost_tails`).
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from tidelog.metadata.replica_marks import (
     MARKS,
     ReplicaDamage,
     ReplicaMark,
+    booted_path,
     decode_replica_mark,
     encode_replica_mark,
     parse_mark_name,
@@ -52,8 +56,14 @@ class ReplicaMarks:
         self._logs = logs
         self.stopped_uncleanly = logs.stopped_uncleanly
         """Whether the last stop was unclean, of which elections among brokers that come back together take account."""
+        self.may_lack_tails = logs.may_lack_tails
+        """Whether logs here may lack what was not flushed, and elections have not taken account of that yet."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when the store is to be written."""
+        self.on_tails_settled: Callable[[], object] = lambda: None
+        """Called when `may_lack_tails` has become false."""
+        self._is_taken_in = False
+        """Whether the controller has taken this broker in, and told it all there is."""
         self._damaged: dict[TopicPartition, ReplicaMark] = {}
         self._written: dict[TopicPartition, ReplicaMark] = {}
         """As they are in the store, by what this broker has written or found there."""
@@ -65,11 +75,25 @@ class ReplicaMarks:
             if log.damage is not None:
                 self._damaged[log.topic_partition] = ReplicaMark(log.topic_id or ZERO_TOPIC_ID, log.damage)
 
-    def elected_upon(self) -> None:
-        """The controller has taken this broker in: how it had stopped is of no more use."""
+    def elected_upon(self, image: ClusterImage) -> None:
+        """The controller has taken this broker in: how it had stopped is of no more use.
+
+        That its machine was booted anew is, for as long as partitions wait that it may come to lead (`image`).
+        """
+        self._is_taken_in = True
         if self.stopped_uncleanly:
             self.stopped_uncleanly = False
             self.on_change()
+        self._look_for_waiting(image)
+
+    def _look_for_waiting(self, image: ClusterImage) -> None:
+        if not self.may_lack_tails or not self._is_taken_in:
+            return
+        if any(each.leader == NO_LEADER and self._broker_id in each.isr for _, each in image.partitions()):
+            return
+        self.may_lack_tails = False
+        self.on_change()
+        self.on_tails_settled()
 
     @property
     def damaged(self) -> dict[TopicPartition, ReplicaDamage]:
@@ -146,6 +170,7 @@ class ReplicaMarks:
             has_fetched = log is not None and log.log_end_offset >= mark.damage.lost_end
             if partition.leader == self._broker_id or has_fetched or topic_partition in self._was_out_of_sync:
                 self.repaired(topic_partition)
+        self._look_for_waiting(image)
 
     def _is_ours(self, image: ClusterImage, topic_partition: TopicPartition, mark: ReplicaMark) -> bool:
         topic = image.topics.get(topic_partition.topic)
@@ -173,7 +198,7 @@ class ReplicaMarks:
     async def _write_once(self, store: StoreClient) -> None:
         names = await self._names(store)
         found = await self._read(store, names or ())
-        has_stop = str(self._broker_id) in (names or ())
+        stops = self._stops()
         if not self._has_looked:
             lost = await lost_logs(store, self._broker_id, self._logs)
             self._adopt(found)
@@ -187,11 +212,10 @@ class ReplicaMarks:
         own = functools.partial(replica_mark_path, self._broker_id)
         new = {own(each): encode_replica_mark(mark) for each, mark in wanted.items() if each not in found}
         changed = {own(each): mark for each, mark in wanted.items() if found.get(each, mark) != mark}
-        if self.stopped_uncleanly and not has_stop:
-            new[unclean_stop_path(self._broker_id)] = b""
+        standing = {path for path in stops if path.removeprefix(f"{MARKS}/") in (names or ())}
+        new |= {path: b"" for path, holds in stops.items() if holds and path not in standing}
         gone = [own(each) for each in found if each not in wanted]
-        if has_stop and not self.stopped_uncleanly:
-            gone.append(unclean_stop_path(self._broker_id))
+        gone += [path for path, holds in stops.items() if not holds and path in standing]
         if new:
             await results([store.create(MARKS)], NodeExists)
         await results([store.create(path, content) for path, content in new.items()], NodeExists)
@@ -202,8 +226,15 @@ class ReplicaMarks:
         )
         await results([store.delete(path) for path in gone], NoNode)
         self._written = wanted
-        if names is not None and not wanted and not self.stopped_uncleanly:
+        if names is not None and not wanted and not any(stops.values()):
             await results([store.delete(MARKS)], NoNode, NotEmpty)
+
+    def _stops(self) -> dict[str, bool]:
+        """[path] -> whether it is to be there, of the nodes that tell how this broker stopped last."""
+        return {
+            unclean_stop_path(self._broker_id): self.stopped_uncleanly,
+            booted_path(self._broker_id): self.may_lack_tails,
+        }
 
     async def _names(self, store: StoreClient) -> Sequence[str] | None:
         """Of all brokers' marks; None where there is no container for them."""

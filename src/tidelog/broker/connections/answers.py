@@ -100,6 +100,14 @@ class Answers:
         """Whether answers have been made that the client does not take."""
         return self.write_paused or (self.outbox is not None and self.outbox.busy)
 
+    @property
+    def let_produce(self) -> bool:
+        """Whether a Produce request may be begun: no other is waited for, and the client reads its answers."""
+        if self.write_paused or (self.outbox is not None and self.outbox.busy):
+            return False
+        slots = self.slots
+        return not slots or (slots[-1].produce and len(slots) < OVERLAPPING_PRODUCE_MAX)
+
     def collect(self) -> list[Any]:
         """Requests are about to be handled: `put` adds to the list that this gives, until `outgoing` is None again."""
         outgoing: list[Any] = []

@@ -150,7 +150,10 @@ def make_authorizer(config: BrokerConfig, clock: Clock) -> Authorizer | None:
 class Gate:
     """One connection's authentication."""
 
-    __slots__ = ("_authentication", "_close", "_dispatcher_of", "_ending", "_later", "_machine", "_peer")
+    __slots__ = ("_authentication", "_close", "_dispatcher_of", "_ending", "_later", "_machine", "_peer", "dispatch")
+
+    dispatch: Callable[[Peer, memoryview, int, int, int], Answer | Deferred[Answer]]
+    """What requests are given to that have passed: `Dispatcher.request`, which a connection asks for at each read."""
 
     def __init__(
         self,
@@ -175,6 +178,11 @@ class Gate:
         return self._machine.user is not None
 
     @property
+    def is_passed(self) -> bool:
+        """Whether the client has authenticated for as long as its connection lasts: nothing is left to ask."""
+        return self._machine.is_open and self._machine.session_end_ms is None
+
+    @property
     def frame_size_max(self) -> int:
         """Bytes of a frame before authentication."""
         return self._authentication.frame_size_max
@@ -189,6 +197,11 @@ class Gate:
         """Whether the connection has failed and only waits for its end."""
         return self._ending
 
+    def admits(self, received_ms: int) -> bool:
+        """Whether requests are handled: the client has authenticated, and its session has not ended."""
+        machine = self._machine
+        return machine.is_open and (machine.session_end_ms is None or received_ms < machine.session_end_ms)
+
     def request(
         self, peer: Peer, view: memoryview, position: int, end: int, received_ms: int
     ) -> Answer | Deferred[Answer]:
@@ -198,12 +211,12 @@ class Gate:
         if machine.is_open and end - position < REQUEST_SIZE_MIN:
             raise CloseConnection(f"a frame of {end - position} bytes is not a valid Kafka request")
         if machine.is_open and not machine.begins_again(frame, received_ms):
-            if machine.session_end_ms is not None and received_ms >= machine.session_end_ms:
+            if not self.admits(received_ms):
                 raise CloseConnection("its SASL session has ended (connections.max.reauth.ms)")
-            return self._dispatcher_of().request(peer, view, position, end, received_ms)
+            return self.dispatch(peer, view, position, end, received_ms)
         step = machine.receive(frame, received_ms)
         if step.for_handler:
-            return self._dispatcher_of().request(peer, view, position, end, received_ms)
+            return self.dispatch(peer, view, position, end, received_ms)
         if step.ending is Ending.AT_ONCE:
             self._authentication.failed[self._peer.listener] += 1
             raise CloseConnection(f"authentication failed: {step.reason}")

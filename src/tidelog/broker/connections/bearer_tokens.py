@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import json
 import logging
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import urlsplit
@@ -128,6 +126,8 @@ class IssuerKeys:
 
 def read_jwks(url: str) -> dict[str | None, _Key]:
     """[key id] -> key, of a JWKS. Blocks. OSError; ValueError where it has no key that can be used."""
+    import urllib.request  # Here alone: it takes a megabyte, and most brokers take no such tokens.
+
     import jwt
 
     if urlsplit(url).scheme not in ("http", "https", "file"):

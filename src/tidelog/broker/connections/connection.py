@@ -141,7 +141,7 @@ class Connection(asyncio.BufferedProtocol):
         """When the last bytes came in or went out."""
         self.begun_ms = self.active_ms
         self._gate: Gate | None = None
-        """By SASL listeners: what requests have to pass."""
+        """By SASL listeners: what requests have to pass; None once that is done for good."""
         self.has_asked = False
         """Whether anything ever came in; by a SASL listener, from a client that has authenticated."""
         self.provisional = False
@@ -342,22 +342,30 @@ class Connection(asyncio.BufferedProtocol):
         unsent = 0
         answers = self._answers
         outgoing = answers.collect()
-        gate = self._gate
-        request = server.dispatcher.request if gate is None else gate.request
-        size_min, size_max = REQUEST_SIZE_MIN, server.request_bytes_max
-        if gate is not None and not gate.is_open:
-            size_min, size_max = 0, gate.frame_size_max
         received_ms = self.active_ms
-        ordinary = server.dispatcher.ordinary(received_ms) if gate is None else None
+        request = server.dispatcher.request
+        ordinary = server.dispatcher.ordinary(received_ms)
+        size_min, size_max = REQUEST_SIZE_MIN, server.request_bytes_max
+        gate = self._gate
+        if gate is not None:
+            gate.dispatch, request = request, gate.request
+            if not gate.admits(received_ms):
+                ordinary = None
+            if not gate.is_open:
+                size_min, size_max = 0, gate.frame_size_max
         is_ordinary = False
         try:
             while end - position >= 4:
-                if ordinary is not None and not (answers.slots or answers.are_unread or self._muted):
+                if ordinary is not None and answers.let_produce and not self._muted:
+                    # Behind answers that are waited for there is one place for all that these requests have at once.
+                    at_once = [] if answers.slots else outgoing
                     position, count, late = ordinary.take(
-                        self.peer, view, position, end, turn, server.request_bytes_max, outgoing
+                        self.peer, view, position, end, turn, server.request_bytes_max, at_once
                     )
                     turn -= count
                     is_ordinary = count > 0
+                    if at_once is not outgoing and at_once:
+                        answers.put(at_once, produce=True)
                     if late is not None:
                         answers.put(late, produce=True)
                         continue
@@ -383,9 +391,14 @@ class Connection(asyncio.BufferedProtocol):
                 frame_start = position + 4
                 answer = request(self.peer, view, frame_start, frame_end, received_ms)
                 position = frame_end
+                if gate is not None and not gate.admits(received_ms):
+                    # It has begun to authenticate again: what follows belongs to that.
+                    ordinary = None
                 if answer is not None:
                     if type(answer) is bytes and not answers.slots:
                         outgoing.append(answer)
+                        # By an API's `handle_body`: it took as little as the compiled way.
+                        is_ordinary = True
                     else:
                         unsent += memory_of(answer)
                         answers.put(answer, size > 1 and view[frame_start + 1] == _PRODUCE)
@@ -403,6 +416,8 @@ class Connection(asyncio.BufferedProtocol):
             # What it sends is not read any more: it is about to be closed.
             self._pause_reading()
             position = end
+        elif gate is not None and gate.is_passed:
+            self._gate = None
         if position < end or allowed - turn != 1 or not is_ordinary:
             # A single ordinary request is not counted: it may be handled whatever else the turn has done, and takes a
             # few microseconds, less than the call in the next turn that would count it no more.

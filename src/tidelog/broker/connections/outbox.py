@@ -259,10 +259,12 @@ class Outbox:
     def _pump_duplicate(self, duplicate: socket.socket) -> None:
         is_full = False
         try:
-            self._send_turn(duplicate)
+            is_full = self._send_turn(duplicate)
         except BlockingIOError:
-            is_full = self._scheduled = True
+            is_full = True
         finally:
+            if is_full:
+                self._scheduled = True
             self._await_room(duplicate, is_full)
 
     def _await_room(self, duplicate: socket.socket, wanted: bool) -> None:
@@ -276,7 +278,8 @@ class Outbox:
             else:
                 loop.remove_writer(duplicate.fileno())
 
-    def _send_turn(self, duplicate: socket.socket) -> None:
+    def _send_turn(self, duplicate: socket.socket) -> bool:
+        """Sends what one connection may in a turn; true where the socket has taken less. BlockingIOError as well."""
         sent = 0
         while self._pending:
             # Bytes that follow a range go out with it: they are few, and the client needs them to go on.
@@ -284,24 +287,27 @@ class Outbox:
             if isinstance(chunk, FileRange):
                 if sent >= BYTES_PER_TURN:
                     self._again()
-                    return
+                    return False
                 descriptor = chunk.file.fileno() if chunk.size >= SENDFILE_MIN else None
                 if descriptor is not None:
                     size = min(chunk.size, BYTES_PER_TURN)
                     if not self._is_warm(chunk, size):
                         self._warm(chunk, size)
-                        return
+                        return False
                     count = os.sendfile(duplicate.fileno(), descriptor, chunk.position, size)
                     if count == 0:
                         raise OSError(f"{chunk.file.path} ends before a range of it.")
                     self._advance(chunk, count)
                     self._probed = max(0, self._probed - count)
                     sent += count
+                    if count < size:
+                        return True
                     continue
             count = self._send_bytes(duplicate)
             if not count:
-                return
+                return False
             sent += count
+        return False
 
     def _send_bytes(self, duplicate: socket.socket) -> int:
         """Sends the bytes and small ranges at the head of the queue; gives how many bytes.

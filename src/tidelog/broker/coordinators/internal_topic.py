@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.deferred import Deferred
-from tidelog.controller.events import CreatedTopic, CreateTopics, NewTopic
+from tidelog.controller.requests import CreatedTopic, CreateTopics, NewTopic
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.records.batch import Codec
 

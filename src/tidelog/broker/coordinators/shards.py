@@ -155,18 +155,23 @@ class Shards(Generic[M]):
             answer.on_abandoned = lambda: shard.requests.pop(request_id, None)
         return answer
 
-    def touch(self, key: str, change: Callable[[M, int], bool]) -> bool:
-        """Has the coordinator of `key` note something that is not in its log and that nothing follows from.
+    def touch(self, key: str, change: Callable[[M, int], int | None]) -> bool:
+        """Has the coordinator of `key` note something that is not in its log and that nothing follows from but a time.
 
-        `change(machine, now_ms)` is such a note; false, with nothing changed, where it is more than that. False as
-        well where an answer would have to wait, or there is no coordinator: `ask` knows all of this.
+        `change(machine, now_ms)` is such a note, and gives the only deadline that it has set; None, with nothing
+        changed, where it is more than that. False is given then, and where an answer would have to wait, or there is no
+        coordinator: `ask` knows all of this.
         """
         shard = self._shards.get(self.partition_of(key))
         if shard is None or not shard.is_loaded or not shard.is_current or shard.replica.log.is_offline:
             return False
-        if shard.batch is not None or shard.appends or not change(shard.machine, self._clock.monotonic_ms()):
+        if shard.batch is not None or shard.appends:
             return False
-        self._arm(shard)
+        due_ms = change(shard.machine, self._clock.monotonic_ms())
+        if due_ms is None:
+            return False
+        if shard.timer is None or shard.timer_due_ms > due_ms:
+            self._arm(shard)
         return True
 
     def ask_all(self, make: Callable[[int], Any]) -> Deferred[list[Any]]:
@@ -415,11 +420,14 @@ class Shards(Generic[M]):
         if leader is not None and not leader.has_enough_replicas:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Too few replicas are in sync.")
 
-    def _handle(self, shard: Shard[M], event: Any, guard: VerificationGuard | None = None) -> None:
+    def _handle(self, shard: Shard[M], event: Any, guard: VerificationGuard | None = None) -> bool:
+        """Whether the event was one step of a longer work, and clients are to have their turn."""
         machine = shard.machine
         if self.prepare is not None:
             self.prepare(machine)
-        self._carry_out(shard, machine.handle(self._clock.monotonic_ms(), event), event, guard)
+        result = machine.handle(self._clock.monotonic_ms(), event)
+        self._carry_out(shard, result, event, guard)
+        return result.goes_on
 
     def _carry_out(
         self, shard: Shard[M], result: Result[Any, Any], event: Any, guard: VerificationGuard | None = None
@@ -482,7 +490,7 @@ class Shards(Generic[M]):
             if due_ms is None or due_ms > self._clock.monotonic_ms():
                 break
             try:
-                self._handle(shard, event)
+                goes_on = self._handle(shard, event)
             except Exception:
                 # No client waits for this, and what else is due must not be given up.
                 logger.exception("deadline failed: partition=%s", shard.replica.topic_partition)
@@ -490,5 +498,7 @@ class Shards(Generic[M]):
                 return
             if shard.closed:
                 return
+            if goes_on:
+                break
         shard.timer = None
         self._arm(shard)

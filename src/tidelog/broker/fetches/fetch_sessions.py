@@ -67,10 +67,16 @@ class FetchPartition:
 
     def ask(self, wanted: messages.FetchRequest.FetchPartition) -> None:
         """Takes over what a request says."""
-        self.max_bytes = wanted.partition_max_bytes
-        self.fetch_offset = wanted.fetch_offset
-        self.current_leader_epoch = wanted.current_leader_epoch
-        self.last_fetched_epoch = wanted.last_fetched_epoch
+        self.ask_for(
+            wanted.current_leader_epoch, wanted.fetch_offset, wanted.last_fetched_epoch, wanted.partition_max_bytes
+        )
+
+    def ask_for(self, current_leader_epoch: int, fetch_offset: int, last_fetched_epoch: int, max_bytes: int) -> None:
+        """As `ask`, of a request that was not decoded."""
+        self.max_bytes = max_bytes
+        self.fetch_offset = fetch_offset
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
 
 
 class Session:
@@ -129,9 +135,13 @@ class FetchContext:
         wanted.high_watermark = -1 if data.error_code else data.high_watermark
         wanted.log_start_offset = data.log_start_offset
         if data.records and self.is_incremental:
-            key = wanted.key
-            if self.partitions.pop(key, None) is not None:
-                self.partitions[key] = wanted
+            self.read_last(wanted)
+
+    def read_last(self, wanted: FetchPartition) -> None:
+        """The partition got records: the next request reads the others before it."""
+        key = wanted.key
+        if self.partitions.pop(key, None) is not None:
+            self.partitions[key] = wanted
 
 
 class FetchSessions:
@@ -180,9 +190,20 @@ class FetchSessions:
         if session.by_id != by_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         self._update(session, request, by_id)
+        return self.use(session, now_ms)
+
+    def find(self, session_id: int, epoch: int, by_id: bool) -> Session | None:
+        """The session of an incremental request; None where `begin` has an error to tell."""
+        session = self._sessions.get(session_id)
+        if session is None or session.epoch != epoch or session.by_id != by_id:
+            return None
+        return session
+
+    def use(self, session: Session, now_ms: int) -> FetchContext:
+        """An incremental request of the session, which has what is new in it, is to be handled."""
         session.used_ms = now_ms
         # The least recently used one comes first.
-        self._sessions[session_id] = self._sessions.pop(session_id)
+        self._sessions[session.id] = self._sessions.pop(session.id)
         session.advance()
         return FetchContext(session.partitions, session, True)
 

@@ -63,19 +63,21 @@ class FollowedPartition(FetchPartition):
     def ask(self, wanted: messages.FetchRequest.FetchPartition) -> None:
         super().ask(wanted)
         self.sent_in = 0
+        # The answer before may have crossed this request: then the follower has not taken in what that told.
+        self.high_watermark = self.log_start_offset = -1
         self.follower_start = wanted.log_start_offset
 
     def watch(self, replica: Replica) -> None:
         """Hears of `replica`'s changes from now on."""
         self.replica = replica
         self.is_watched = True
-        replica.watchers.append(self)
+        replica.watchers = [*replica.watchers, self]
 
     def unwatch(self) -> None:
         """Is told of no changes any more."""
         if self.is_watched and self.replica is not None:
             self.is_watched = False
-            self.replica.watchers.remove(self)
+            self.replica.watchers = [each for each in self.replica.watchers if each is not self]
 
     def mark(self, *, urgent: bool) -> None:
         """The replica has changed; `urgent`: the follower is to know at once, for there are records, or an error."""

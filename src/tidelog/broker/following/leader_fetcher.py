@@ -211,11 +211,16 @@ class LeaderFetcher:
             self._shell.soon(self._turn)
 
     def _turn(self) -> None:
-        self._is_scheduled = False
+        try:
+            # Partitions that change by it are asked for below: no further turn is needed for them.
+            if self._answers and not self._is_stopped:
+                self._take_some()
+        finally:
+            self._is_scheduled = False
         if self._is_stopped:
             return
         if self._answers:
-            self._take_some()
+            self._schedule()
         # Without a session each request would begin one, and the answers would not tell which of them is meant.
         under_way_max = 1 if self._session_id == _NO_SESSION else UNDER_WAY_MAX
         if not self._answers and self._rest is None and self._under_way < under_way_max:
@@ -374,7 +379,7 @@ class LeaderFetcher:
         self._changed = dict.fromkeys(self._partitions)
 
     def _take_some(self) -> None:
-        """Takes in what fits into a turn; the rest comes in the next one."""
+        """Takes in what fits into a turn; the rest is for the next one."""
         size = 0
         answers = self._answers
         for _ in range(min(PARTITIONS_PER_TURN, len(answers))):
@@ -382,8 +387,6 @@ class LeaderFetcher:
             size += self._take(number, fetched)
             if size >= BYTES_PER_TURN or not answers:
                 break
-        if answers:
-            self._schedule()
 
     def _take(self, number: int, fetched: FetchedPartition) -> int:
         """Hands its part of an answer to a partition; gives the bytes of records."""

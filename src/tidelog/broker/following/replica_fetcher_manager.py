@@ -34,6 +34,7 @@ from tidelog.replication.follower import PartitionFollower
 from tidelog.replication.follower_events import (
     LeaderRange,
     LogStartAdvanced,
+    LogStartDurable,
     NewBeginning,
     RangeUnknown,
     RangeWanted,
@@ -113,6 +114,7 @@ class ReplicaFetcherManager:
 
         KafkaError KAFKA_STORAGE_ERROR when the log's directory has failed.
         """
+        former = self._followed.get(replica.topic_partition)
         self.stop_following(replica.topic_partition)
         if self._stopped or leader_id < 0:
             return
@@ -136,6 +138,8 @@ class ReplicaFetcherManager:
             rest_ms_max=self._config.replica_fetch_backoff_ms,
             is_in_sync=is_in_sync,
         )
+        if former is not None and former.replica is replica and former.follower.has_untold_start:
+            follower.reported_log_start = former.follower.reported_log_start
         fetcher = self._by_leader.get(leader_id)
         if fetcher is None:
             fetcher = self._by_leader[leader_id] = LeaderFetcher(
@@ -255,9 +259,9 @@ class ReplicaFetcherManager:
                     replica.known_high_watermark = offset
                     replica.log.update_high_watermark(offset)
                     # Consumers of this rack may wait here (KIP-392).
-                    self._purgatory.check(replica)
+                    self._purgatory.check_soon(replica)
                 case LogStartAdvanced(offset):
-                    self._advance_start(replica, offset)
+                    self._advance_start(followed, offset)
                 case TruncationWanted(offset, committed):
                     self._truncate(followed, offset, committed)
                 case NewBeginning(offset):
@@ -312,13 +316,21 @@ class ReplicaFetcherManager:
                 log.want_flush()
                 self._disk_scheduler.wake()
 
-    def _advance_start(self, replica: Replica, offset: Offset) -> None:
+    def _advance_start(self, followed: Followed, offset: Offset) -> None:
+        replica = followed.replica
         try:
-            if replica.log.advance_start(offset):
-                # The leader answers DeleteRecords when it learns of this, so a crash should not bring records back.
-                self._disk_scheduler.starts_durable()
+            replica.log.advance_start(offset)
         except KafkaError as error:
             logger.error("log start not advanced: partition=%s error=%s", replica.topic_partition, error)
+            return
+
+        def durable(_: Deferred[None]) -> None:
+            present = self._followed.get(replica.topic_partition)
+            if present is not None and present.replica is replica and not replica.log.is_offline:
+                self.step(present, LogStartDurable(offset))
+
+        # The leader answers DeleteRecords when it learns of this: no crash may bring the records back then.
+        self._disk_scheduler.starts_durable().on_complete(durable)
 
     def _rested(self, followed: Followed) -> None:
         followed.rest = None

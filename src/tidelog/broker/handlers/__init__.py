@@ -13,8 +13,10 @@ A handler module has:
 
 Optionally `handle_body(node, context, body: memoryview) -> bytes | list[Chunk] | Deferred | None | NotImplemented`: a
 fast path that takes the undecoded body and gives the encoded answer, size prefix included; `NotImplemented` sends the
-request through `handle`. And `ordinary(node, handler) -> OrdinaryRequests | None`: a compiled way of ordinary requests,
-which takes them from the receive buffer before anything else looks at them; None where it was not built.
+request through `handle`. And `ordinary(node, handler, resume) -> OrdinaryRequests | None`: a compiled way of ordinary
+requests, which takes them from the receive buffer before anything else looks at them; None where it was not built.
+And `preprocess(node, context, request) -> Preprocessed | None`: what the broker that a client asked refuses by itself,
+of an API that only the controller carries out.
 
 To add an API, add a file here: the registry finds it. What only the controller carries out is forwarded
 to it, if its key stands in `tidelog.broker.cluster.forwarding.FORWARDED`. What else belongs to an API, and to one of
@@ -51,5 +53,6 @@ def load_handlers() -> dict[int, Handler]:
             module.error_response,
             getattr(module, "handle_body", None),
             getattr(module, "ordinary", None),
+            getattr(module, "preprocess", None),
         )
     return dict(sorted(handlers.items()))

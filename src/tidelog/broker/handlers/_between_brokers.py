@@ -14,7 +14,7 @@ from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
-    from tidelog.controller.events import Request
+    from tidelog.controller.requests import Request
 
 T = TypeVar("T")
 

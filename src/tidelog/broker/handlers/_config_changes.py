@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
-from tidelog.controller.events import AlterConfigs, ChangeConfigs, ConfigOutcome, ReplaceConfigs
+from tidelog.controller.requests import AlterConfigs, ChangeConfigs, ConfigOutcome, ReplaceConfigs
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
@@ -90,7 +90,7 @@ def alter_each(
     for resource in request.resources:
         key = key_of(resource)
         refused = refusal(context, key, counts[key])
-        reason = None if refused else _duplicates(resource.configs) or malformed(resource.configs)
+        reason = None if refused else duplicates(resource.configs) or malformed(resource.configs)
         if refused is not None:
             outcomes[key] = refused
         elif reason is not None:
@@ -98,16 +98,17 @@ def alter_each(
         else:
             wanted.append(change(ConfigResource(ConfigResourceType(key[0]), key[1]), resource.configs))
     settled = _alter(node, wanted, validate_only=request.validate_only)
-    return settled.then(lambda altered: _response(kind, list(counts), outcomes | altered))
+    return settled.then(lambda altered: response_of(kind, list(counts), outcomes | altered))
 
 
 def refuse_all(request: Any, kind: type[R], error: KafkaError) -> R:
     """The same error for each resource."""
     keys = list(dict.fromkeys(map(key_of, request.resources)))
-    return _response(kind, keys, dict.fromkeys(keys, (error.code, error.message)))
+    return response_of(kind, keys, dict.fromkeys(keys, (error.code, error.message)))
 
 
-def _duplicates(configs: Sequence[Any]) -> str | None:
+def duplicates(configs: Sequence[Any]) -> str | None:
+    """Why configs that name a setting twice are refused."""
     twice = sorted(name for name, times in Counter(config.name for config in configs).items() if times > 1)
     return f"Error due to duplicate config keys: {', '.join(twice)}" if twice else None
 
@@ -128,7 +129,8 @@ def _alter(
     return node.controller.submit(AlterConfigs(resources, validate_only)).then(by_key)
 
 
-def _response(kind: type[R], order: Sequence[Key], outcomes: Outcomes) -> R:
+def response_of(kind: type[R], order: Sequence[Key], outcomes: Outcomes) -> R:
+    """The answer, with its resources in that order."""
     return kind(
         responses=[
             kind.AlterConfigsResourceResponse(

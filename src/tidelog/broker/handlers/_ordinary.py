@@ -12,11 +12,15 @@ if TYPE_CHECKING:
     from tidelog.broker.handler import Handler, OrdinaryRequests
     from tidelog.broker.node import Node
 
-    ProduceFrames: Callable[[Node, Handler, Callable[..., Deferred[Any]]], OrdinaryRequests] | None
-    """`ProduceFrames(node, handler, late)`; `late(node, replica, info, version, correlation_id, acks, timeout_ms)` is
-    the answer of what has been appended and is not acknowledged yet."""
+    Late = Callable[..., Deferred[Any]]
+    ProduceFrames: Callable[[Node, Handler, Late, Late, Callable[..., Any]], OrdinaryRequests] | None
+    """`ProduceFrames(node, handler, late, late_several, rest)`. Answers of what has been appended and is not
+    acknowledged yet: `late_answer` of one partition, `late_answers` of several (`_produce_waits.py`); `rest` does what
+    is out of the ordinary in a request for several (`SeveralPartitions` in `_produce_several.pyx`)."""
 else:
     try:
+        # An earlier build, whose `ProduceFrames` takes other arguments, does not have this module.
+        import tidelog.broker.handlers._produce_several  # noqa: F401
         from tidelog.broker.handlers._produce_frames import ProduceFrames
     except ImportError:
         ProduceFrames = None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.replica import Replica
     from tidelog.storage.log import AppendInfo
 
+LOG_START_SINCE: Final = 5
 FLEXIBLE_SINCE: Final = 9
 TOPIC_IDS_SINCE: Final = 13
 NO_OFFSET: Final = -1
@@ -44,7 +45,7 @@ def quick_answer(replica: Replica, version: int, correlation_id: int, info: Appe
     log_append_time_ms = (
         -1 if info.duplicate and not replica.log.config.message_timestamp_type else info.log_append_time_ms
     )
-    if version >= 5:
+    if version >= LOG_START_SINCE:
         return pack(  # type: ignore[no-any-return]
             size, correlation_id, before, info.first_offset, log_append_time_ms, info.log_start_offset, after
         )
@@ -63,7 +64,7 @@ def _template(replica: Replica, version: int) -> tuple[Any, int, bytes, bytes]:
         # Header's tags; topics; partitions, index, error. Then: record errors, message, three tag sections, throttle.
         before = b"\0\2" + named + struct.pack(">Bih", 2, index, 0)
         after = b"\1\0\0\0" + bytes(4) + b"\0"
-    layout = struct.Struct(f">ii{len(before)}s{'qqq' if version >= 5 else 'qq'}{len(after)}s")
+    layout = struct.Struct(f">ii{len(before)}s{'qqq' if version >= LOG_START_SINCE else 'qq'}{len(after)}s")
     return layout.pack, layout.size - 4, before, after
 
 

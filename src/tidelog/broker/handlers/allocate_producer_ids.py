@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._between_brokers import serve_here
-from tidelog.controller.events import AllocateProducerIds
+from tidelog.controller.requests import AllocateProducerIds
 from tidelog.model.identifiers import BrokerEpoch, BrokerId
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.handlers import Versions
+from tidelog.broker.handler import Preprocessed
+from tidelog.broker.handlers import Versions, _config_preprocessing
 from tidelog.broker.handlers._config_changes import alter_each, refuse_all
-from tidelog.controller.events import ReplaceConfigs
+from tidelog.controller.requests import ReplaceConfigs
 from tidelog.metadata.image import ConfigResource
 from tidelog.model.errors import KafkaError
 from tidelog.protocol import messages
@@ -29,6 +30,10 @@ def handle(
     node: Node, context: RequestContext, request: messages.AlterConfigsRequest
 ) -> messages.AlterConfigsResponse | Deferred[messages.AlterConfigsResponse]:
     return alter_each(node, context, request, messages.AlterConfigsResponse, _change, _malformed)
+
+
+def preprocess(node: Node, context: RequestContext, request: messages.AlterConfigsRequest) -> Preprocessed | None:
+    return _config_preprocessing.preprocess(node, context, request, messages.AlterConfigsResponse, _change, _malformed)
 
 
 def _change(

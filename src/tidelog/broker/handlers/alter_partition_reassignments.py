@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.context import authorize
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._deadlines import within
-from tidelog.controller.events import AlterReassignments, ReassignmentOutcome, ReassignPartition
+from tidelog.controller.requests import AlterReassignments, ReassignmentOutcome, ReassignPartition
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import BrokerId, TopicPartition
 from tidelog.protocol import messages

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.cluster.controller_requests import controlled_shutdown_response
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._between_brokers import serve_here
-from tidelog.controller.events import ControlledShutdown
+from tidelog.controller.requests import ControlledShutdown
 from tidelog.model.identifiers import BrokerEpoch, BrokerId
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey

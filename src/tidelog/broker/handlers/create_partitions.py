@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.context import authorize
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._deadlines import within
-from tidelog.controller.events import CreatePartitions, MorePartitions, TopicOutcome
+from tidelog.controller.requests import CreatePartitions, MorePartitions, TopicOutcome
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey

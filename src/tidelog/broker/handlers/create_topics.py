@@ -14,7 +14,7 @@ from tidelog.broker.cluster.config_entries import topic_entries
 from tidelog.broker.context import authorize
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._deadlines import within
-from tidelog.controller.events import CreatedTopic, CreateTopics, NewTopic
+from tidelog.controller.requests import CreatedTopic, CreateTopics, NewTopic
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey

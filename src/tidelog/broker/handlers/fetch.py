@@ -15,15 +15,17 @@ from __future__ import annotations
 import logging
 from functools import partial
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.fetches import replica_selector
 from tidelog.broker.fetches.fetch_partitions import ANSWER_OVERHEAD, PARTITION_OVERHEAD, failed, replica_of, topic_of
 from tidelog.broker.fetches.fetch_sessions import FetchContext, FetchPartition
+from tidelog.broker.fetches.waiting_fetch import WaitingFetch, release
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._between_brokers import require_broker
+from tidelog.broker.handlers._fetch_ordinary import take
 from tidelog.broker.replicas.replica import Replica, check_leader_epoch
 from tidelog.broker.replicas.replica_manager import diverging_epoch
 from tidelog.broker.shell import InDirectories
@@ -38,9 +40,7 @@ from tidelog.storage.errors import CorruptFile, WouldBlock
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
-    from tidelog.broker.replicas.purgatory import Entry
     from tidelog.quotas.request_quota import RequestQuota
-    from tidelog.replication.leader import PartitionLeader
     from tidelog.storage.log import Log, ReadResult
 
 logger: Final = logging.getLogger(__name__)
@@ -89,8 +89,30 @@ def handle(
         context.quota = None
         return node.replica_fetches.handle(context, request, BrokerId(replica_id), broker_epoch)
     plan = node.fetch_sessions.begin(request, context.api_version, context.received_ms)
+    return _fetch(plan, node, context, request)
+
+
+def handle_body(node: Node, context: RequestContext, body: memoryview) -> Any:
+    """The consumers' requests that are like most of them; `handle` does all others."""
+    return take(node, context, body, _fetch)
+
+
+def _fetch(
+    plan: FetchContext,
+    node: Node,
+    context: RequestContext,
+    request: messages.FetchRequest,
+    *,
+    is_last_look: bool = False,
+    is_cold: bool = False,
+) -> messages.FetchResponse | Deferred[messages.FetchResponse]:
+    """A consumer's fetch; it is answered with what there is now if `is_last_look`. `is_cold`: something that is to be
+    read is known not to be in memory."""
     fetch = _Fetch(node, context, request, plan)
-    fetch.begin()
+    if is_last_look:
+        fetch.complete_with_read(is_cold=is_cold)
+    else:
+        fetch.begin(is_cold=is_cold)
     return fetch.answer.result() if fetch.answer.done else fetch.answer
 
 
@@ -140,16 +162,13 @@ class _Cold(NamedTuple):
     """Whether a first batch comes whole, however large it is."""
 
 
-class _Fetch:
-    """One fetch request, until it is answered: an operation of the purgatory."""
+class _Fetch(WaitingFetch):
+    """One fetch request, until it is answered."""
 
     __slots__ = (
         "_bytes_max",
-        "_bytes_min",
-        "_committed_only",
         "_context",
         "_deadline_ms",
-        "_entry",
         "_from_followers",
         "_is_inspection",
         "_is_last_look",
@@ -157,36 +176,29 @@ class _Fetch:
         "_plan",
         "_rack",
         "_request",
-        "_resolved",
-        "answer",
     )
 
     def __init__(self, node: Node, context: RequestContext, request: messages.FetchRequest, plan: FetchContext) -> None:
+        bytes_max = min(request.max_bytes, node.config.fetch_max_bytes)
+        if context.quota is not None:
+            bytes_max = int(min(bytes_max, context.quota.fetch_bytes_max))
+        super().__init__(node.purgatory, min(request.min_bytes, bytes_max), request.isolation_level == READ_COMMITTED)
         self._node = node
+        self._bytes_max = bytes_max
         self._context = context
         self._request = request
         self._plan = plan
-        self._committed_only = request.isolation_level == READ_COMMITTED
-        self._bytes_max = min(request.max_bytes, node.config.fetch_max_bytes)
-        if context.quota is not None:
-            self._bytes_max = int(min(self._bytes_max, context.quota.fetch_bytes_max))
-        self._bytes_min = min(request.min_bytes, self._bytes_max)
-        self._resolved: list[tuple[FetchPartition, Replica, PartitionLeader | None, int]] = []
-        """Partitions that may have more later, and the leadership and its epoch at which they were looked at."""
         # Consumers that know racks may read from followers (KIP-392); others would take them for leaders.
         self._from_followers = context.api_version >= _RACKS_SINCE
         self._rack = request.rack_id if self._from_followers and replica_selector.selects(node.config) else ""
         self._deadline_ms = node.clock.monotonic_ms() + max(request.max_wait_ms, 0)
-        self._entry: Entry | None = None
-        """In the purgatory."""
         self._is_inspection = request.replica_id == INSPECTOR
         self._is_last_look = False
         """Whether what is read now is the answer, however little it is."""
-        self.answer: Deferred[messages.FetchResponse] = Deferred()
 
-    def begin(self) -> None:
+    def begin(self, *, is_cold: bool = False) -> None:
         """Answers at once, or takes a place in the purgatory."""
-        readings = self._read()
+        readings = self._read(is_cold=is_cold)
         if readings is None:
             return
         if self._request.max_wait_ms <= 0 or self._enough(readings):
@@ -197,74 +209,26 @@ class _Fetch:
     def _wait(self, readings: list[_Reading], timeout_ms: int) -> None:
         """Waits for more than these, which are given up."""
         _discard(readings)
-        self._resolved = [
-            (reading.wanted, reading.replica, reading.replica.leader, reading.replica.leader_epoch)
-            for reading in readings
-            if reading.replica is not None
-        ]
-        keys = dict.fromkeys(replica for _, replica, _, _ in self._resolved)
-        self._entry = self._node.purgatory.wait(self, keys, timeout_ms)
-        if self._entry is not None:
-            self.answer.on_abandoned = self._wait_no_longer
-
-    # The purgatory's side.
-
-    def _wait_no_longer(self) -> None:
-        if self._entry is not None:
-            self._node.purgatory.cancel(self._entry)
-            self._entry = None  # It points back at the request.
-
-    def try_complete(self) -> bool:
-        size = 0
-        for wanted, replica, leader, leader_epoch in self._resolved:
-            if (
-                replica.leader is not leader
-                or replica.leader_epoch != leader_epoch
-                or replica.removed
-                or replica.log.is_offline
-            ):
-                return self._complete_with_read()
-            limit = self._limit(replica)
-            offset = wanted.fetch_offset
-            if limit > offset:
-                if self._bytes_min <= 1:
-                    return self._complete_with_read()
-                size += self._available(replica, wanted, limit)
-                if size >= self._bytes_min:
-                    return self._complete_with_read()
-            elif offset < replica.log.log_start_offset:
-                return self._complete_with_read()
-        return False
-
-    def expire(self) -> None:
-        self._complete_with_read()
-
-    def _available(self, replica: Replica, wanted: FetchPartition, limit: int) -> int:
-        """Bytes that a read would give."""
-        try:
-            result = replica.log.read(
-                wanted.fetch_offset, wanted.max_bytes, up_to_offset=limit, blocking=False, checked=False
-            )
-        except (KafkaError, WouldBlock):
-            return self._bytes_min
-        _release(result)
-        return result.size
+        self.wait_for(
+            [(reading.wanted, reading.replica) for reading in readings if reading.replica is not None], timeout_ms
+        )
 
     # Reading.
 
-    def _complete_with_read(self) -> bool:
+    def complete_with_read(self, *, is_cold: bool = False) -> bool:
         self._is_last_look = True
-        readings = self._read()
+        readings = self._read(is_cold=is_cold)
         if readings is not None:
             self._complete(readings)
         return True
 
-    def _read(self) -> list[_Reading] | None:
+    def _read(self, *, is_cold: bool = False) -> list[_Reading] | None:
         """Reads every partition; None when that goes on in a thread, which completes the request."""
-        try:
-            return self._read_all(blocking=False)
-        except WouldBlock:
-            pass
+        if not is_cold:
+            try:
+                return self._read_all(blocking=False)
+            except WouldBlock:
+                pass
         # A consumer far behind: index pages have to come from the device.
         directories = self._directories()
         if len(directories) > 1:
@@ -288,7 +252,7 @@ class _Fetch:
         for reading in readings:
             if reading.replica is not None and reading.is_outdated(self._limit(reading.replica)):
                 _discard(readings)
-                self._complete_with_read()
+                self.complete_with_read()
                 return
         for reading in readings:
             reading.look_again()
@@ -337,7 +301,7 @@ class _Fetch:
             _discard(found)
             if self._entry is not None and not self._entry.done:
                 self._wait_no_longer()
-                self._complete_with_read()
+                self.complete_with_read()
 
         self.answer.on_abandoned = self._abandon
         reads = {directory: partial(self._read_these, group) for directory, group in cold.items()}
@@ -456,11 +420,11 @@ class _Fetch:
         try:
             aborted = log.aborted_in(offset, result, up_to_offset=limit, blocking=blocking)
         except CorruptFile as damage:
-            _release(result)
+            release(result)
             logger.error("aborted transactions unknown: reason=%s", damage)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(damage)) from damage
         except BaseException:
-            _release(result)
+            release(result)
             raise
         return [
             messages.FetchResponse.AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
@@ -495,9 +459,6 @@ class _Fetch:
         if wanted.last_fetched_epoch < 0 or self._context.api_version < _DIVERGING_EPOCH_SINCE:
             return None
         return diverging_epoch(replica.log, wanted.fetch_offset, wanted.last_fetched_epoch)
-
-    def _limit(self, replica: Replica) -> int:
-        return replica.last_stable_offset if self._committed_only else replica.high_watermark
 
     # Answering.
 
@@ -580,11 +541,6 @@ def _discard(readings: list[_Reading]) -> None:
             for chunk in reading.data.records:
                 if isinstance(chunk, FileRange):
                     chunk.release()
-
-
-def _release(result: ReadResult) -> None:
-    for file_range in result.ranges:
-        file_range.release()
 
 
 def _denied(request: messages.FetchRequest) -> messages.FetchResponse:

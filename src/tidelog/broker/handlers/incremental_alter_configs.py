@@ -1,6 +1,7 @@
 """IncrementalAlterConfigs: single settings of topics and brokers set, deleted, lists appended to or subtracted from.
 
-Versions 0-1. v1: flexible. Takes effect without a restart (KIP-339).
+Versions 0-1. v1: flexible. Takes effect without a restart (KIP-339). A broker's settings are altered by asking that
+broker (KIP-226).
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.handlers import Versions
+from tidelog.broker.handler import Preprocessed
+from tidelog.broker.handlers import Versions, _config_preprocessing
 from tidelog.broker.handlers._config_changes import alter_each, refuse_all
-from tidelog.controller.events import AlterOperation, ChangeConfigs, ConfigChange
+from tidelog.controller.requests import AlterOperation, ChangeConfigs, ConfigChange
 from tidelog.metadata.image import ConfigResource
 from tidelog.model.errors import KafkaError
 from tidelog.protocol import messages
@@ -31,6 +33,13 @@ def handle(
     node: Node, context: RequestContext, request: messages.IncrementalAlterConfigsRequest
 ) -> messages.IncrementalAlterConfigsResponse | Deferred[messages.IncrementalAlterConfigsResponse]:
     return alter_each(node, context, request, messages.IncrementalAlterConfigsResponse, _change, _malformed)
+
+
+def preprocess(
+    node: Node, context: RequestContext, request: messages.IncrementalAlterConfigsRequest
+) -> Preprocessed | None:
+    response = messages.IncrementalAlterConfigsResponse
+    return _config_preprocessing.preprocess(node, context, request, response, _change, _malformed)
 
 
 def _change(

@@ -9,7 +9,6 @@ Answered when the other members have joined too, which may take as long as the s
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
@@ -20,6 +19,7 @@ from tidelog.broker.handlers._members import (
     REASON_LENGTH_MAX,
     cut,
     member_error,
+    random_uuid,
     topic_rights,
 )
 from tidelog.coordinator.groups.classic.events import JoinGroup, JoinReply
@@ -75,7 +75,7 @@ def _event(node: Node, context: RequestContext, request: messages.JoinGroupReque
         request_id,
         request.group_id,
         request.member_id,
-        f"{cut(name, NAME_SIZE_MAX)}-{UUID(bytes=node.random.token(16), version=4)}",
+        f"{cut(name, NAME_SIZE_MAX)}-{random_uuid(node.random.token(16))}",
         client_id,
         # As Java writes an address.
         f"/{context.client_address}",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.context import authorize
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._deadlines import within
-from tidelog.controller.events import ListReassignments, OngoingReassignment
+from tidelog.controller.requests import ListReassignments, OngoingReassignment
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages

@@ -17,7 +17,7 @@ from tidelog.broker.context import authorize, authorized_operations
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._creation import soon
-from tidelog.controller.events import CreateTopics, NewTopic
+from tidelog.controller.requests import CreateTopics, NewTopic
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import NO_LEADER, ZERO_TOPIC_ID, TopicId
 from tidelog.model.topics import INTERNAL_TOPICS, invalid_topic_name_reason

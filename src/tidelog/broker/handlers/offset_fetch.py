@@ -1,6 +1,7 @@
 """OffsetFetch: what groups committed.
 
-Versions 1-10. v2: all of a group's offsets (null topics), an error of the whole answer. v5: leader epochs. v7: stable
+Versions 1-10. v2: all of a group's offsets (null topics), an error of the whole answer (_TELLS_PARTITIONS: of the
+partitions, too). v5: leader epochs. v7: stable
 offsets only: UNSTABLE_OFFSET_COMMIT while a transaction may change one. v8: several groups (KIP-709). v9: member epochs
 (KIP-848). v10: topics by id alone.
 
@@ -35,6 +36,21 @@ TOPIC_IDS_SINCE: Final = 10
 GROUP_ERROR_SINCE: Final = 2
 STABLE_SINCE: Final = 7
 NO_OFFSET: Final = -1
+
+_TELLS_PARTITIONS: Final = range(GROUP_ERROR_SINCE, 4)
+"""Versions in which the error of a coordinator that cannot answer now stands at each partition, too.
+
+Kafka's answer has the group's error and no partitions then. aiokafka 0.14, which speaks v3, reads the errors of
+partitions only: it took that answer for a group without committed offsets, and began at `auto_offset_reset`. Clients
+that read the group's error first see the same as on Kafka.
+"""
+_CANNOT_ANSWER_NOW: Final = {
+    ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    # aiokafka ends its coordination at any other error: it is to look for the coordinator again.
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_COORDINATOR,
+}
+"""[error of the group] -> what its partitions say."""
 
 
 class _Topic(NamedTuple):
@@ -195,10 +211,19 @@ def _response(version: int, groups: list[_Group]) -> messages.OffsetFetchRespons
             ]
         )
     only = groups[0]
-    return response(
-        error_code=only.error,
-        topics=[_old_topic(topic) for topic in only.topics] if version < GROUP_ERROR_SINCE or not only.error else [],
-    )
+    return response(error_code=only.error, topics=[_old_topic(topic) for topic in _told(version, only)])
+
+
+def _told(version: int, group: _Group) -> list[_Topic]:
+    """The topics of an answer about one group, before v8."""
+    if version < GROUP_ERROR_SINCE or not group.error:
+        return group.topics
+    if version not in _TELLS_PARTITIONS or group.error not in _CANNOT_ANSWER_NOW:
+        return []
+    error = _CANNOT_ANSWER_NOW[group.error]
+    return [
+        topic._replace(partitions=[(index, None, error) for index, _, _ in topic.partitions]) for topic in group.topics
+    ]
 
 
 def _old_topic(topic: _Topic) -> messages.OffsetFetchResponse.OffsetFetchResponseTopic:

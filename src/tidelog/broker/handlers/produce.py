@@ -7,13 +7,13 @@ partitions are added to transactions by the way (KIP-890). v13: topics by id.
 
 acks=0 has no answer; an error closes the connection, so that the producer asks for the leaders anew. acks=1 waits for
 the flush where flush.messages is 1; acks=-1 waits for the high watermark, and is told NOT_ENOUGH_REPLICAS_AFTER_APPEND
-where too few were in sync by then (`_outcome`).
+where too few were in sync by then (`_produce_waits.py`).
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred, gather
@@ -28,8 +28,8 @@ from tidelog.broker.handlers._produce_answers import (
     name_leaders,
     quick_answer,
 )
+from tidelog.broker.handlers._produce_waits import late_answer, late_answers, when_acknowledged
 from tidelog.broker.peer import CloseConnection
-from tidelog.broker.replicas.delayed_produce import ACKS_ALL, DelayedProduce
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
 from tidelog.model.topics import INTERNAL_TOPICS
@@ -39,12 +39,17 @@ from tidelog.records.batch import HEADER_SIZE, Codec, InvalidBatch
 from tidelog.security.access import Operation, ResourceType
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tidelog.broker.context import RequestContext
-    from tidelog.broker.handler import Handler, OrdinaryRequests
+    from tidelog.broker.handler import Handler, OrdinaryRequests, Resume
     from tidelog.broker.node import Node
+    from tidelog.broker.peer import Peer
     from tidelog.broker.replicas.replica import Replica
     from tidelog.ports.disk import Bytes
     from tidelog.storage.log import AppendInfo
+
+    Appends: TypeAlias = Sequence[tuple[Replica, AppendInfo | KafkaError]]
 
 KEY: Final = ApiKey.PRODUCE
 VERSIONS: Final = Versions(0, 13, served_min=3)
@@ -154,45 +159,22 @@ def handle_body(node: Node, context: RequestContext, body: memoryview) -> Any:
         return None
     if node.replicas.acknowledged(replica, info.last_offset, acks):
         return quick_answer(replica, version, context.correlation_id, info)
-    return _late(node, replica, info, version, context.correlation_id, acks, timeout_ms)
+    return late_answer(node, replica, info, version, context.correlation_id, acks, timeout_ms)
 
 
-def ordinary(node: Node, handler: Handler) -> OrdinaryRequests | None:
-    """The compiled way of what `handle_body` takes, from the receive buffer on; None where it was not built."""
-    return None if ProduceFrames is None else ProduceFrames(node, handler, _late)
+def ordinary(node: Node, handler: Handler, resume: Resume) -> OrdinaryRequests | None:
+    """The compiled way of ordinary requests, from the receive buffer on; None where it was not built."""
 
+    def rest(
+        peer: Peer, version: int, correlation_id: int, has_client_id: bool, body: memoryview, appends: Appends
+    ) -> bytes | Deferred[Any] | None:
+        def handle_rest(node: Node, context: RequestContext, request: messages.ProduceRequest) -> Any:
+            return handle(node, context, request, appends)
 
-def _late(
-    node: Node, replica: Replica, info: AppendInfo, version: int, correlation_id: int, acks: int, timeout_ms: int
-) -> Deferred[bytes]:
-    """The answer of a single batch that is appended, once it is acknowledged."""
-    delayed = _delayed_produce(node, acks, [(replica, info)])
-    answer = delayed.done.then(
-        lambda errors: _late_answer(node, replica, info, version, correlation_id, error=errors[0])
-    )
-    _begin(node, delayed, timeout_ms, answer)
-    return answer
+        answer = resume(peer, version, correlation_id, has_client_id, body, handle_rest)
+        return b"".join(cast("list[bytes]", answer)) if isinstance(answer, list) else answer
 
-
-def _late_answer(
-    node: Node, replica: Replica, info: AppendInfo, version: int, correlation_id: int, *, error: ErrorCode
-) -> bytes:
-    if error is ErrorCode.NONE:
-        return quick_answer(replica, version, correlation_id, info)
-    from tidelog.protocol.framing import encode_response
-
-    topic, index = replica.topic_partition
-    response = messages.ProduceResponse(
-        responses=[
-            messages.ProduceResponse.TopicProduceResponse(
-                name=topic,
-                topic_id=replica.topic_id,
-                partition_responses=[failed(node, version, index, topic, KafkaError(error))],
-            )
-        ]
-    )
-    chunks = encode_response(KEY, version, correlation_id, response)
-    return b"".join(chunks)  # type: ignore[arg-type]
+    return None if ProduceFrames is None else ProduceFrames(node, handler, late_answer, late_answers, rest)
 
 
 class _Outcome:
@@ -211,6 +193,13 @@ class _Outcome:
         self.late: Deferred[AppendInfo] | None = None
         """What it waits for before it is appended: its transaction is not known here yet."""
 
+    def was(self, replica: Replica, result: AppendInfo | KafkaError) -> None:
+        """The compiled way has tried it. KafkaError where it was refused."""
+        self.replica = replica
+        if isinstance(result, KafkaError):
+            raise result
+        self.info = result
+
     def settle(self, late: Deferred[AppendInfo]) -> None:
         try:
             self.info = late.result()
@@ -219,8 +208,9 @@ class _Outcome:
 
 
 def handle(
-    node: Node, context: RequestContext, request: messages.ProduceRequest
+    node: Node, context: RequestContext, request: messages.ProduceRequest, appends: Appends = ()
 ) -> messages.ProduceResponse | Deferred[messages.ProduceResponse] | None:
+    """`appends`: what has become of the first partitions that the request names, where the compiled way has begun."""
     if any(_is_transactional(data.records) for topic in request.topic_data for data in topic.partition_data):
         _check_transaction(context, request)
     response = messages.ProduceResponse()
@@ -237,7 +227,10 @@ def handle(
             try:
                 if not -1 <= request.acks <= 1:
                     raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks} is none of -1, 0 and 1.")
-                _append(node, context, request, data, outcome)
+                if len(outcomes) > len(appends):
+                    _append(node, context, request, data, outcome)
+                else:
+                    outcome.was(*appends[len(outcomes) - 1])
             except KafkaError as error:
                 outcome.error = error
                 _count_failure(outcome, data.records, error)
@@ -309,7 +302,7 @@ def _answer(
     name_leaders(node, context, response)
     if not pending:
         return response
-    return _when_acknowledged(node, request, response, pending, places)
+    return when_acknowledged(node, request, response, pending, places)
 
 
 def _is_transactional(records: Bytes | None) -> bool:
@@ -398,58 +391,6 @@ def _check_batch(version: int, records: memoryview) -> None:
 
 def _invalid(version: int, words: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_RECORD, f"Produce requests with version {version} {words}")
-
-
-def _when_acknowledged(
-    node: Node,
-    request: messages.ProduceRequest,
-    response: messages.ProduceResponse,
-    pending: list[tuple[Replica, AppendInfo]],
-    places: list[messages.ProduceResponse.PartitionProduceResponse],
-) -> Deferred[messages.ProduceResponse]:
-    """The answer, once every append is acknowledged or has failed, or timed out."""
-    delayed = _delayed_produce(node, request.acks, pending)
-
-    def complete(errors: list[ErrorCode]) -> messages.ProduceResponse:
-        for place, error in zip(places, errors, strict=True):
-            if error is not ErrorCode.NONE:
-                place.error_code = error
-                place.base_offset = place.log_append_time_ms = place.log_start_offset = NO_OFFSET
-        return response
-
-    answer = delayed.done.then(complete)
-    _begin(node, delayed, request.timeout_ms, answer)
-    return answer
-
-
-def _delayed_produce(node: Node, acks: int, appends: list[tuple[Replica, AppendInfo]]) -> DelayedProduce:
-    return DelayedProduce(
-        acks,
-        [(replica.delayed(), info.last_offset) for replica, info in appends],
-        lambda position: _outcome(node, acks, *appends[position]),
-    )
-
-
-def _begin(node: Node, delayed: DelayedProduce, timeout_ms: int, answer: Deferred[Any]) -> None:
-    """Begins to wait; ends early when the producer's connection closes."""
-    delayed.begin(node.shell, timeout_ms)
-    answer.on_abandoned = delayed.leave
-
-
-def _outcome(node: Node, acks: int, replica: Replica, info: AppendInfo) -> ErrorCode | None:
-    """What became of a delayed append; None while that is open."""
-    if replica.log.is_offline:
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    leader = replica.leader
-    if leader is None:
-        # A replica that moved to other brokers may have taken the batch with it; of a deleted topic nothing is left.
-        is_deleted = replica.removed and node.metadata.image.partition(replica.topic_partition) is None
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_deleted else ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if not node.replicas.acknowledged(replica, info.last_offset, acks):
-        return None
-    if acks == ACKS_ALL and len(leader.maximal_isr) < leader.effective_min_isr:
-        return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-    return ErrorCode.NONE
 
 
 def error_response(

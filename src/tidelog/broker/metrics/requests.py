@@ -243,6 +243,11 @@ class MeasuredDispatcher(Dispatcher):
             self.kind = self._metrics.fetch_consumer if replica_id < 0 else self._metrics.fetch_follower
             self.kind.versions[version] += 1
 
+    def consumer_fetched(self, version: int) -> None:
+        """A consumer's fetch was handled without being decoded."""
+        self.kind = self._metrics.fetch_consumer
+        self.kind.versions[version] += 1
+
 
 _CHANGES: Final = frozenset({BUSY_READS, VERY_BUSY_READS})
 
@@ -312,6 +317,12 @@ def _with_kinds_of_fetch(handlers: dict[int, Handler], dispatcher: MeasuredDispa
         dispatcher.fetch_begins(request, context.api_version)
         return plain.handle(node, context, request)
 
-    fetch = Handler(plain.key, plain.name, plain.versions, handle, plain.error_response, plain.handle_body)
+    def handle_body(node: Any, context: RequestContext, body: memoryview) -> Any:
+        answer = NotImplemented if plain.handle_body is None else plain.handle_body(node, context, body)
+        if answer is not NotImplemented:
+            dispatcher.consumer_fetched(context.api_version)
+        return answer
+
+    fetch = Handler(plain.key, plain.name, plain.versions, handle, plain.error_response, handle_body)
     fetch.requests = plain.requests
     return {**handlers, int(ApiKey.FETCH): fetch}

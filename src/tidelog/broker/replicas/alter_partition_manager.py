@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from tidelog.controller.events import AlterPartition, IsrMember, IsrOutcome, IsrProposal
+from tidelog.controller.requests import AlterPartition, IsrMember, IsrOutcome, IsrProposal
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.replication.events import ProposalCommitted, ProposalRefused
 

@@ -2,8 +2,8 @@
 
 A fetch with too little to give waits for the high watermark, a DeleteRecords for the followers. (Appends to be
 acknowledged stand in line by offset, `acks`; followers' fetches wait in their sessions, `replica_fetch`.) Each is
-registered under the partitions that may complete it. What changes a partition calls `check` with its key; the
-deadline is a timer of the operation's own. Nothing polls.
+registered under the partitions that may complete it. What changes a partition calls `check` with its key, an append
+`check_soon`; the deadline is a timer of the operation's own. Nothing polls.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ class Purgatory:
         self._shell = shell
         self._watchers: dict[Hashable, dict[Entry, None]] = {}
         self._size = 0
+        self._changed: dict[Hashable, None] = {}
+        """Keys to be checked in the loop's next turn."""
 
     def __len__(self) -> int:
         """Operations that wait."""
@@ -90,6 +92,29 @@ class Purgatory:
                 entry.trying = False
             if completed:
                 self._remove(entry)
+
+    def check_soon(self, key: Hashable) -> None:
+        """As `check`, in the loop's next turn, once for all that happens to `key` in this one.
+
+        So a fetch that waits gets what all producers of this turn have sent, and none of them waits while it is read.
+        """
+        if key not in self._watchers:
+            return
+        if not self._changed:
+            self._shell.soon(self._check_changed)
+        self._changed[key] = None
+
+    def _check_changed(self) -> None:
+        changed, self._changed = self._changed, {}
+        try:
+            while changed:
+                key = next(iter(changed))
+                del changed[key]
+                self.check(key)
+        finally:
+            # One operation has failed, a fault of the broker: the others are checked all the same.
+            for key in changed:
+                self.check_soon(key)
 
     def cancel(self, entry: Entry) -> None:
         """Drops an operation whose client is gone; it is neither completed nor expired."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tidelog.broker.replicas.delayed_produce import DelayedAppends
 from tidelog.broker.replicas.refusals import Refusals
@@ -29,6 +29,9 @@ class Watcher(Protocol):
     def look_again(self) -> None:
         """The replica's ISR has changed: the next request looks at what that means for the follower."""
         ...
+
+
+_NO_WATCHERS: Final[list[Watcher]] = []
 
 
 class Replica:
@@ -73,13 +76,18 @@ class Replica:
         """Appends that wait to be acknowledged; None before the first."""
         self.traffic = Traffic()
         """Its topic's counts, once the replica is the manager's."""
-        self.watchers: list[Watcher] = []
-        """Followers' fetch sessions, which are told of changes."""
+        self.watchers = _NO_WATCHERS
+        """Followers' fetch sessions, which are told of changes; replaced, never added to."""
 
     @property
     def high_watermark(self) -> Offset:
         """Everything below is committed."""
         return self.known_high_watermark if self.leader is None else self.leader.high_watermark
+
+    def end_leadership(self) -> None:
+        """This broker leads no more. What it committed stays known: a request may still be reading."""
+        self.known_high_watermark = self.high_watermark
+        self.leader = None
 
     @property
     def last_stable_offset(self) -> Offset:

@@ -14,6 +14,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.replicas.delayed_commit import DelayedCommit
 from tidelog.broker.replicas.delayed_produce import ACKS_ALL
 from tidelog.broker.replicas.refusals import Refusals, note_before, refused_batch
 from tidelog.broker.replicas.replica import Replica, check_leader_epoch
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from tidelog.broker.replicas.purgatory import Purgatory
-    from tidelog.broker.shell import Shell, Timer
+    from tidelog.broker.shell import Shell
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Bytes
     from tidelog.storage.log import AppendInfo, Log
@@ -115,6 +116,11 @@ class ReplicaManager:
         replicas = self._by_topic.get(topic_partition[0])
         return None if replicas is None else replicas.get(topic_partition[1])
 
+    def find(self, topic: str, partition: int) -> Replica | None:
+        """As `get`, where there is no `TopicPartition` yet."""
+        replicas = self._by_topic.get(topic)
+        return None if replicas is None else replicas.get(partition)
+
     def of_topic(self, topic: str) -> Iterable[Replica]:
         """This broker's replicas of a topic."""
         return self._by_topic.get(topic, {}).values()
@@ -154,7 +160,7 @@ class ReplicaManager:
         if replica is None:
             return None
         replica.removed = True
-        replica.leader = None
+        replica.end_leadership()
         if not replicas:
             del self._by_topic[topic_partition[0]]
             self.traffic.forget(topic_partition[0])
@@ -213,8 +219,7 @@ class ReplicaManager:
         self, replica: Replica, leader_id: BrokerId, leader_epoch: LeaderEpoch, partition_epoch: PartitionEpoch
     ) -> None:
         """Another broker leads, or none (-1)."""
-        replica.known_high_watermark = replica.high_watermark
-        replica.leader = None
+        replica.end_leadership()
         replica.leader_id = leader_id
         replica.leader_epoch = leader_epoch
         replica.partition_epoch = partition_epoch
@@ -223,7 +228,7 @@ class ReplicaManager:
     def log_moved(self, replica: Replica, log: Log) -> None:
         """`log`, in another directory, has taken the place of the replica's: it equals it, and is flushed."""
         # Coordinators that are being asked do not know of it.
-        log.producers.verifications |= replica.log.producers.verifications
+        log.producers.verifications = {**log.producers.verifications, **replica.log.producers.verifications}
         replica.log = log
         if replica.leader is not None and not log.is_offline:
             event = Flushed(Offset(log.flushed_offset))
@@ -438,7 +443,7 @@ class ReplicaManager:
         if self.acknowledged(replica, info.last_offset, ACKS_ALL):
             outcome.complete(info)
         else:
-            wait = _DelayedCommit(self, replica, info, outcome)
+            wait = DelayedCommit(replica, info, outcome)
             replica.delayed().add(wait, ACKS_ALL)
             wait.timer = self._shell.after(timeout_ms, wait.expire)
         return outcome
@@ -462,7 +467,7 @@ class ReplicaManager:
                 replica.log.update_high_watermark(effect.offset)
                 if replica.delayed_appends is not None:
                     replica.delayed_appends.committed(effect.offset)
-                self._purgatory.check(replica)
+                self._purgatory.check_soon(replica)
                 for watcher in replica.watchers:
                     watcher.mark(urgent=False)
             elif type(effect) is FlushWanted:
@@ -501,45 +506,6 @@ class ReplicaManager:
                 if replica.delayed_appends is not None:
                     replica.delayed_appends.flushed(leader.flushed_end)
                 self._wake_followers(replica)
-
-
-class _DelayedCommit:
-    """A coordinator's append that waits for the high watermark."""
-
-    __slots__ = ("_info", "_manager", "_outcome", "_replica", "last_offset", "timer")
-
-    def __init__(
-        self, manager: ReplicaManager, replica: Replica, info: AppendInfo, outcome: Deferred[AppendInfo]
-    ) -> None:
-        self._manager = manager
-        self._replica = replica
-        self._info = info
-        self._outcome = outcome
-        self.last_offset = info.last_offset
-        self.timer: Timer | None = None
-
-    def try_complete(self) -> bool:
-        replica = self._replica
-        if replica.leader is None:
-            self._settle(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-        elif self._manager.acknowledged(replica, self._info.last_offset, ACKS_ALL):
-            self._settle(None)
-        else:
-            return False
-        return True
-
-    def expire(self) -> None:
-        if self._replica.delayed_appends is not None:
-            self._replica.delayed_appends.remove(self)
-        self._settle(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
-
-    def _settle(self, error: KafkaError | None) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-        if error is not None:
-            self._outcome.fail(error)
-        else:
-            self._outcome.complete(self._info)
 
 
 def diverging_epoch(log: Log, fetch_offset: int, last_fetched_epoch: int) -> tuple[LeaderEpoch, Offset] | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from tidelog.broker.cluster.forwarding import FORWARDED, Forwarding, throttle_ms_of
 from tidelog.broker.context import RequestContext
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.handler import advertised
+from tidelog.broker.handler import Handler, advertised
 from tidelog.broker.peer import CloseConnection, Peer
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.ports.disk import Chunk
@@ -22,7 +22,9 @@ from tidelog.protocol.wire import read_tags
 from tidelog.quotas.request_quota import RequestQuota
 
 if TYPE_CHECKING:
-    from tidelog.broker.handler import Handler, OrdinaryRequests
+    from collections.abc import Callable
+
+    from tidelog.broker.handler import OrdinaryRequests
     from tidelog.broker.node import Node
 
 logger: Final = logging.getLogger(__name__)
@@ -50,7 +52,11 @@ class Dispatcher:
         }
         """What brokers ask, which no quota limits."""
         produce = handlers.get(_PRODUCE)
-        self._ordinary = None if produce is None or produce.ordinary is None else produce.ordinary(node, produce)
+        self._resume_body = self._resume
+        """Made once, since each request's context has it."""
+        self._ordinary: OrdinaryRequests | None = None
+        if produce is not None and produce.ordinary is not None:
+            self._ordinary = produce.ordinary(node, produce, self._resume_produce)
 
     def ordinary(self, received_ms: int) -> OrdinaryRequests | None:
         """The compiled way of ordinary requests, which goes before `request` for the read that is being handled, and
@@ -69,7 +75,7 @@ class Dispatcher:
         handler = self._handlers.get(key)
         if handler is None:
             raise CloseConnection(f"API key {key} is not served")
-        if not handler.versions.serves(version):
+        if not handler.version_min <= version <= handler.version_max:
             if key == _API_VERSIONS:
                 return self._unsupported_api_versions(correlation_id)
             raise CloseConnection(f"{handler.name} version {version} is not served")
@@ -104,6 +110,8 @@ class Dispatcher:
             peer.principal,
             peer.access,
             peer,
+            None,
+            self._resume_body,
         )
         body = view[position:end]
         quotas = self._node.quotas
@@ -137,6 +145,46 @@ class Dispatcher:
             quota.begin(perf_counter_ns())
         return quota
 
+    def _resume_produce(
+        self,
+        peer: Peer,
+        version: int,
+        correlation_id: int,
+        has_client_id: bool,
+        body: memoryview,
+        handle: Callable[[Any, Any, Any], Any],
+    ) -> Answer | Deferred[Answer]:
+        """Goes on with a Produce request that the compiled way has begun: `handle` knows what is done. CloseConnection.
+
+        The compiled way takes only requests that no quota limits, under the client id that `peer` had last, if any.
+        """
+        produce = self._handlers[_PRODUCE]
+        produce.requests[version] += 1
+        context = RequestContext(
+            _PRODUCE,
+            version,
+            correlation_id,
+            peer.client_id if has_client_id else None,
+            self._node.clock.monotonic_ms(),
+            peer.listener,
+            peer.address,
+            peer.connection_id,
+            peer.principal,
+            peer.access,
+            peer,
+        )
+        rest = Handler(produce.key, produce.name, produce.versions, handle, produce.error_response, None)
+        return self._handle(rest, context, body, body)
+
+    def _resume(
+        self, context: RequestContext, body: bytes, handle: Callable[[Any, Any, Any], Any]
+    ) -> Answer | Deferred[Answer]:
+        """Goes on with a request that `handle_body` has begun: `handle` knows what is done. CloseConnection."""
+        known = self._handlers[context.api_key]
+        rest = Handler(known.key, known.name, known.versions, handle, known.error_response, None)
+        view = memoryview(body)
+        return self._handle(rest, context, view, view)
+
     def refuse(self, frame: memoryview, error: KafkaError) -> bytes:
         """The answer of a request's API to an error that is found before its handler is asked. CloseConnection.
 
@@ -160,16 +208,14 @@ class Dispatcher:
     ) -> Answer | Deferred[Answer]:
         key, version = context.api_key, context.api_version
         try:
-            request, _ = codec.decode(messages.request_class(apis.ApiKey(key)), version, body)
+            request, _ = codec.decode(messages.request_class(handler.api_key), version, body)
         except ProtocolError as error:
             raise CloseConnection(f"{handler.name} version {version} is malformed: {error}") from error
         forwarding = self._forwarding
         response: Any
         try:
             if forwarding is not None and key in FORWARDED:
-                response = forwarding.carry_out(
-                    context, request, frame, lambda: handler.handle(self._node, context, request)
-                )
+                response = self._by_controller(forwarding, handler, context, request, frame)
             else:
                 response = handler.handle(self._node, context, request)
         except CloseConnection:
@@ -200,6 +246,30 @@ class Dispatcher:
         response.on_complete(encode)
         return answer.result() if answer.done else answer
 
+    def _by_controller(
+        self, forwarding: Forwarding, handler: Handler, context: RequestContext, request: Any, frame: memoryview
+    ) -> Any:
+        """Has the controller carry out a request, or what is left of it when this broker has refused a part."""
+        node = self._node
+        split = None if handler.preprocess is None else handler.preprocess(node, context, request)
+        if split is None:
+            return forwarding.carry_out(context, request, frame, lambda: handler.handle(node, context, request))
+        rest, complete = split
+        if rest is None:
+            return complete(None)
+        key, version, correlation_id = handler.api_key, context.api_version, context.correlation_id
+        data = memoryview(framing.encode_request(key, version, correlation_id, context.client_id, rest))[4:]
+
+        def whole(response: Any) -> Any:
+            if type(response) is not bytes:
+                return complete(response)
+            # The controller on another broker has encoded it.
+            _, answer = framing.decode_response(key, version, memoryview(response)[4:])
+            chunks = framing.encode_response(key, version, correlation_id, complete(answer))
+            return b"".join(cast("list[bytes]", chunks))
+
+        return forwarding.carry_out(context, rest, data, lambda: handler.handle(node, context, rest)).then(whole)
+
     def _encode(self, handler: Handler, context: RequestContext, response: Any) -> Answer:
         """The response's bytes; CloseConnection when it cannot be encoded, which is our own mistake."""
         if response is None:
@@ -214,9 +284,7 @@ class Dispatcher:
         if quota is not None:
             self._throttle(quota, context, response)
         try:
-            encoded = framing.encode_response(
-                apis.ApiKey(context.api_key), context.api_version, context.correlation_id, response
-            )
+            encoded = framing.encode_response(handler.api_key, context.api_version, context.correlation_id, response)
         except InvalidMessage:
             logger.exception("answer not encoded: api=%s version=%d", handler.name, context.api_version)
             raise CloseConnection(f"the answer to its {handler.name} could not be encoded") from None

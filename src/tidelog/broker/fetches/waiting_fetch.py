@@ -1,0 +1,103 @@
+"""A consumer's fetch that has too little to give yet: an operation of the purgatory, until there is more.
+
+It is completed when records come up to `min_bytes`, when a partition is no more what it was, and at its deadline.
+`handlers/fetch.py` and `handlers/_fetch_ordinary.py` have one each, and read when it is completed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.deferred import Deferred
+from tidelog.model.errors import KafkaError
+from tidelog.storage.errors import WouldBlock
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from tidelog.broker.fetches.fetch_sessions import FetchPartition
+    from tidelog.broker.replicas.purgatory import Entry, Purgatory
+    from tidelog.broker.replicas.replica import Replica
+    from tidelog.replication.leader import PartitionLeader
+    from tidelog.storage.log_reader import ReadResult
+
+
+class WaitingFetch:
+    """What is common to both ways."""
+
+    __slots__ = ("_bytes_min", "_committed_only", "_entry", "_purgatory", "_resolved", "answer")
+
+    def __init__(self, purgatory: Purgatory, bytes_min: int, committed_only: bool) -> None:
+        self._purgatory = purgatory
+        self._bytes_min = bytes_min
+        self._committed_only = committed_only
+        self._resolved: list[tuple[FetchPartition, Replica, PartitionLeader | None, int]] = []
+        """Partitions that may have more later, and the leadership and its epoch at which they were looked at."""
+        self._entry: Entry | None = None
+        """In the purgatory."""
+        self.answer: Deferred[Any] = Deferred()
+
+    def complete_with_read(self) -> bool:
+        """Reads, and completes `answer` with what there is, now or when an I/O thread has read it; true."""
+        raise NotImplementedError
+
+    def wait_for(self, partitions: list[tuple[FetchPartition, Replica]], timeout_ms: int) -> None:
+        """Waits until any of these has more."""
+        self._resolved = [(wanted, replica, replica.leader, replica.leader_epoch) for wanted, replica in partitions]
+        keys = dict.fromkeys(replica for _, replica in partitions)
+        self._entry = self._purgatory.wait(self, keys, timeout_ms)
+        if self._entry is not None:
+            self.answer.on_abandoned = self._wait_no_longer
+
+    def _wait_no_longer(self) -> None:
+        if self._entry is not None:
+            self._purgatory.cancel(self._entry)
+            self._entry = None  # It points back at the request.
+
+    # The purgatory's side.
+
+    def try_complete(self) -> bool:
+        size = 0
+        for wanted, replica, leader, leader_epoch in self._resolved:
+            if (
+                replica.leader is not leader
+                or replica.leader_epoch != leader_epoch
+                or replica.removed
+                or replica.log.is_offline
+            ):
+                return self.complete_with_read()
+            limit = self._limit(replica)
+            offset = wanted.fetch_offset
+            if limit > offset:
+                if self._bytes_min <= 1:
+                    return self.complete_with_read()
+                size += self._available(replica, wanted, limit)
+                if size >= self._bytes_min:
+                    return self.complete_with_read()
+            elif offset < replica.log.log_start_offset:
+                return self.complete_with_read()
+        return False
+
+    def expire(self) -> None:
+        self.complete_with_read()
+
+    def _limit(self, replica: Replica) -> int:
+        """The offset below which the client may read."""
+        return replica.last_stable_offset if self._committed_only else replica.high_watermark
+
+    def _available(self, replica: Replica, wanted: FetchPartition, limit: int) -> int:
+        """Bytes that a read would give."""
+        try:
+            result = replica.log.read(
+                wanted.fetch_offset, wanted.max_bytes, up_to_offset=limit, blocking=False, checked=False
+            )
+        except (KafkaError, WouldBlock):
+            return self._bytes_min
+        release(result)
+        return result.size
+
+
+def release(result: ReadResult) -> None:
+    """Gives up what was read."""
+    for file_range in result.ranges:
+        file_range.release()

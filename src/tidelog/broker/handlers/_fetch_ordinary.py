@@ -1,0 +1,278 @@
+"""Ordinary fetches of consumers: from the bytes of the request to those of the answer, without messages in between.
+
+A fetch is ordinary when a consumer without a quota asks, not by a session that is yet to begin; this broker leads all
+that it asks for, and each offset is in its log; what is to be read is in the page cache, sound, and names no aborted
+transaction. It may wait in the purgatory. Whatever else there is, errors too, `fetch.py` does: from the beginning where
+nothing was changed yet (NotImplemented), else with the partitions that are in the session by now (`General`), which it
+reads again.
+
+`tests/property/test_ordinary_fetch.py` holds both ways to the same answers and state.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from tidelog.broker.context import authorize
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.fetches import replica_selector
+from tidelog.broker.fetches.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchContext, FetchPartition
+from tidelog.broker.fetches.waiting_fetch import WaitingFetch, release
+from tidelog.broker.handlers._fetch_wire import TOPIC_IDS_SINCE, AskedFetch, Found
+from tidelog.broker.peer import CloseConnection
+from tidelog.model.errors import KafkaError
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId
+from tidelog.protocol.errors import ProtocolError
+from tidelog.security.access import Operation, ResourceType
+from tidelog.security.authorizer import AuditedAccess
+from tidelog.storage.errors import WouldBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidelog.broker.context import RequestContext
+    from tidelog.broker.fetches.fetch_sessions import PartitionKey, Session
+    from tidelog.broker.handlers._fetch_wire import read_request, write_answer
+    from tidelog.broker.node import Node
+    from tidelog.broker.requests.dispatch import Answer
+    from tidelog.protocol import messages
+
+    Response: TypeAlias = messages.FetchResponse | Deferred[messages.FetchResponse]
+    General: TypeAlias = Callable[..., Response]
+    """`(plan, node, context, request, is_last_look=..., is_cold=...)`: `fetch._fetch`."""
+else:
+    try:
+        from tidelog.broker.handlers._fetch_bytes import read_request, write_answer
+    except ImportError:  # It was not built.
+        from tidelog.broker.handlers._fetch_wire import read_request, write_answer
+
+READ_COMMITTED: Final = 1
+_MALFORMED: Final = (struct.error, IndexError, UnicodeDecodeError, ProtocolError)
+
+
+def take(node: Node, context: RequestContext, body: memoryview, general: General) -> Any:
+    """What `fetch.handle_body` gives: the encoded answer, now or later; NotImplemented where nothing was done."""
+    if context.quota is not None or context.resume is None or type(context.access) is AuditedAccess:
+        return NotImplemented
+    data = bytes(body)
+    try:
+        asked = read_request(context.api_version, data)
+        plan = None if asked is None else _plan(node, context, asked)
+    except _MALFORMED:
+        return NotImplemented
+    if asked is None or plan is None:
+        return NotImplemented
+    return _OrdinaryFetch(node, context, asked, plan, data, general).begin()
+
+
+def _plan(node: Node, context: RequestContext, asked: AskedFetch) -> FetchContext | None:
+    """The partitions that are asked for, with what the request says put into its session; None for `fetch.py`."""
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    if asked.names_rack and replica_selector.selects(node.config):
+        return None
+    if asked.session_epoch == FINAL_EPOCH and asked.session_id == NO_SESSION:
+        partitions: dict[PartitionKey, FetchPartition] = {}
+        for name, listed in asked.topics:
+            topic, topic_id = ("", TopicId(name)) if by_id else (str(name, "utf-8"), ZERO_TOPIC_ID)
+            for wanted in listed:
+                known = partitions[topic or topic_id, wanted.partition] = FetchPartition(topic, topic_id, wanted[0])
+                known.ask_for(*wanted[1:])
+        # Of a partition that is named twice there is one place in the answer, the first.
+        return FetchContext(partitions, None, False)
+    if asked.session_epoch <= 0:
+        return None
+    session = node.fetch_sessions.find(asked.session_id, asked.session_epoch, by_id)
+    if session is None or not _update(session, asked, by_id):
+        return None
+    return node.fetch_sessions.use(session, context.received_ms)
+
+
+def _update(session: Session, asked: AskedFetch, by_id: bool) -> bool:
+    """Puts what a request says into its session; false, and nothing changed, where partitions are new in it."""
+    changes = []
+    for name, listed in asked.topics:
+        topic = TopicId(name) if by_id else str(name, "utf-8")
+        for wanted in listed:
+            known = session.partitions.get((topic, wanted.partition))
+            if known is None:
+                return False
+            changes.append((known, wanted))
+    for known, wanted in changes:
+        known.ask_for(*wanted[1:])
+    return True
+
+
+class _OrdinaryFetch(WaitingFetch):
+    """One ordinary fetch, until it is answered."""
+
+    __slots__ = (
+        "_body",
+        "_bytes_max",
+        "_context",
+        "_general",
+        "_is_cold",
+        "_max_wait_ms",
+        "_node",
+        "_plan",
+    )
+
+    def __init__(
+        self,
+        node: Node,
+        context: RequestContext,
+        asked: AskedFetch,
+        plan: FetchContext,
+        body: bytes,
+        general: General,
+    ) -> None:
+        bytes_max = min(asked.max_bytes, node.config.fetch_max_bytes)
+        super().__init__(node.purgatory, min(asked.min_bytes, bytes_max), asked.isolation_level == READ_COMMITTED)
+        self._node = node
+        self._context = context
+        self._plan = plan
+        self._body = body
+        self._general = general
+        self._bytes_max = bytes_max
+        self._max_wait_ms = asked.max_wait_ms
+        self._is_cold = False
+        """Whether the last look met something that is not in memory."""
+
+    def begin(self) -> Answer | Deferred[Answer]:
+        """The answer, which may wait for more."""
+        found = self._look()
+        if found is None:
+            return self._go_on(is_last_look=False)
+        if self._max_wait_ms <= 0 or not found or sum(each.size for each in found) >= self._bytes_min:
+            return self._finish(found)
+        _discard(found)
+        self.wait_for([(each.wanted, each.replica) for each in found], self._max_wait_ms)
+        return self.answer.result() if self.answer.done else self.answer
+
+    def complete_with_read(self) -> bool:
+        found = self._look()
+        self._entry = None
+        if found is not None:
+            self.answer.complete(self._finish(found))
+            return True
+        try:
+            answer = self._go_on(is_last_look=True)
+        except CloseConnection as reason:
+            self.answer.fail(reason)
+            return True
+        if isinstance(answer, Deferred):
+            answer.forward_to(self.answer)
+        else:
+            self.answer.complete(answer)
+        return True
+
+    def _go_on(self, *, is_last_look: bool) -> Answer | Deferred[Answer]:
+        """As `fetch.py` does. CloseConnection."""
+        assert self._context.resume is not None
+        handle = partial(self._general, self._plan, is_last_look=is_last_look, is_cold=self._is_cold)
+        return self._context.resume(self._context, self._body, handle)  # type: ignore[no-any-return]
+
+    def _look(self) -> list[Found] | None:
+        """Reads every partition; None where one of them is out of the ordinary."""
+        found: list[Found] = []
+        self._is_cold = False
+        remaining, nothing_yet = self._bytes_max, True
+        try:
+            for wanted in self._plan.partitions.values():
+                each = self._look_at(wanted, remaining, nothing_yet)
+                if each is None:
+                    break
+                found.append(each)
+                if each.size:
+                    nothing_yet = False
+                    remaining = max(0, remaining - each.size)
+            else:
+                return found
+        except KafkaError:
+            pass
+        except WouldBlock:
+            self._is_cold = True
+        except BaseException:
+            _discard(found)
+            raise
+        _discard(found)
+        return None
+
+    def _look_at(self, wanted: FetchPartition, remaining: int, nothing_yet: bool) -> Found | None:
+        """What there is of one partition; None, `WouldBlock` or a KafkaError where it is out of the ordinary."""
+        node = self._node
+        topic = wanted.topic or node.metadata.image.topic_names.get(wanted.topic_id)
+        replica = None if topic is None else node.replicas.find(topic, wanted.partition)
+        if replica is None or topic is None or (not wanted.topic and wanted.topic_id != replica.topic_id):
+            return None
+        if self._context.access is not None and not authorize(
+            self._context, Operation.READ, ResourceType.TOPIC, topic, quiet=True
+        ):
+            return None
+        leader = replica.leader
+        epoch = wanted.current_leader_epoch
+        if leader is None or 0 <= epoch != replica.leader_epoch or wanted.last_fetched_epoch >= 0:
+            return None
+        log = replica.log
+        offset, start = wanted.fetch_offset, log.log_start_offset
+        high_watermark, stable = leader.high_watermark, log.last_stable_offset
+        limit = stable if self._committed_only else high_watermark
+        if offset == limit >= start:
+            log.folder.check_online()
+            return Found(wanted, replica, high_watermark, stable, start, b"", 0)
+        size = min(max(wanted.max_bytes, 0), remaining)
+        has_markers = self._committed_only and log.may_have_aborted(offset)
+        shared = node.shared_reads.find(log, offset, limit)
+        if shared is not None and len(shared) <= size and offset >= start and not has_markers:
+            log.folder.check_online()
+            return Found(wanted, replica, high_watermark, stable, start, shared, len(shared))
+        result = log.read(offset, size, up_to_offset=limit, min_one_batch=nothing_yet, blocking=False)
+        if has_markers:
+            try:
+                aborted = log.aborted_in(offset, result, up_to_offset=limit, blocking=False)
+            except BaseException:
+                release(result)
+                raise
+            if aborted:
+                release(result)
+                return None
+        records = node.shared_reads.take(log, offset, limit, result) or result.ranges
+        return Found(wanted, replica, high_watermark, stable, start, records, result.size)
+
+    def _finish(self, found: list[Found]) -> Answer:
+        """The answer with what was found, which counts as sent."""
+        node, plan = self._node, self._plan
+        node.repairs.look()
+        for each in found:
+            traffic = each.replica.traffic
+            traffic.fetches += 1
+            traffic.bytes_out += each.size
+            if each.replica.log.ahead is not None:
+                node.disk_scheduler.check_ahead(each.replica.log)
+        if plan.session is not None:
+            found = _news(plan, found)
+        context = self._context
+        return write_answer(context.api_version, context.correlation_id, plan.session_id, self._committed_only, found)
+
+
+def _news(plan: FetchContext, found: list[Found]) -> list[Found]:
+    """What an incremental answer has to tell; what the client knows then is remembered."""
+    news = []
+    for each in found:
+        wanted = each.wanted
+        high_watermark, start = each.high_watermark, each.log_start_offset
+        if each.size or high_watermark != wanted.high_watermark or start != wanted.log_start_offset:
+            wanted.high_watermark, wanted.log_start_offset = high_watermark, start
+            if each.size:
+                plan.read_last(wanted)
+            news.append(each)
+    return news
+
+
+def _discard(found: list[Found]) -> None:
+    """Gives up what was read."""
+    for each in found:
+        if type(each.records) is list:
+            for file_range in each.records:
+                file_range.release()
