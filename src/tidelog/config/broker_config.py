@@ -8,6 +8,7 @@ every later `get` returns them, and `on_change` tells parts that hold a copy.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from types import MappingProxyType
@@ -89,6 +90,7 @@ class BrokerConfig:
     group_share_max_size = _Setting[int]("group.share.max.size")
     group_share_session_timeout_ms = _Setting[int]("group.share.session.timeout.ms")
     replica_placement = _Setting[str]("replica.placement")
+    isr_return_wait_ms = _Setting[int]("isr.return.wait.ms")
     leader_imbalance_check_interval_seconds = _Setting[int]("leader.imbalance.check.interval.seconds")
     leader_imbalance_per_broker_percentage = _Setting[int]("leader.imbalance.per.broker.percentage")
     log_cleaner_backoff_ms = _Setting[int]("log.cleaner.backoff.ms")
@@ -197,6 +199,8 @@ class BrokerConfig:
         self.dynamic_broker: Mapping[str, str] = MappingProxyType({})
         """Changes for this broker."""
         self._listeners_of_changes: list[Callable[[frozenset[str]], object]] = []
+        self._inter_broker_listener: tuple[object, str] = (None, "")
+        """The `values` of which it follows, and its name."""
         self.values: dict[str, Value] = self._resolve()
         """What every setting comes to, by name; plugins' and listeners' own are absent."""
         for name, reason in check_broker(self.values, static):
@@ -276,7 +280,14 @@ class BrokerConfig:
 
     @property
     def inter_broker_listener_name(self) -> str:
-        """The listener that other brokers use."""
+        """The listener that other brokers use; asked for by each of their requests."""
+        values, name = self._inter_broker_listener
+        if values is not self.values:
+            name = self._find_inter_broker_listener()
+            self._inter_broker_listener = (self.values, name)
+        return name
+
+    def _find_inter_broker_listener(self) -> str:
         named = cast("str | None", self.values["inter.broker.listener.name"])
         if named:
             return named.upper()
@@ -347,6 +358,13 @@ class BrokerConfig:
             for told in self._listeners_of_changes:
                 told(changed)
         return changed
+
+    def altered(self, broker: Mapping[str, str]) -> BrokerConfig:
+        """As this one will be once `broker` are the changes for this broker; this one stays as it is."""
+        other = copy.copy(self)
+        other._listeners_of_changes = []
+        other.set_dynamic(self.dynamic_default, broker)
+        return other
 
     def on_change(self, told: Callable[[frozenset[str]], object]) -> None:
         """Calls `told(names)` whenever settings got other values, for parts that keep what follows from them."""

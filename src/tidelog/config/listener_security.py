@@ -17,6 +17,11 @@ from tidelog.config.setting import Value
 SASL_PROTOCOLS: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 TLS_PROTOCOLS: Final = frozenset({"SSL", "SASL_SSL"})
 PEM: Final = "PEM"
+PKCS12: Final = "PKCS12"
+STORE_TYPES: Final = (PEM, PKCS12)
+"""Of key stores and trust stores that are read."""
+CONVERSION: Final = "keytool -importkeystore -srckeystore STORE -destkeystore STORE.p12 -deststoretype PKCS12"
+"""The command that makes one of them of a store in Java's own format."""
 PLAIN: Final = "PLAIN"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 OAUTHBEARER: Final = "OAUTHBEARER"
@@ -144,32 +149,59 @@ def _check_sasl(
 def _check_tls(
     values: Mapping[str, Value], written: Mapping[str, str], listener: Listener
 ) -> Iterator[tuple[str, str]]:
-    layers = (written,)
+    wants_certificates = (
+        listener.security_protocol == "SSL" and resolve((written,), values, listener.name, "ssl.client.auth") != "none"
+    )
+    key_store_texts = "ssl.keystore.certificate.chain", "ssl.keystore.key"
+    yield from _check_store(values, written, listener, "keystore", key_store_texts, is_needed=True)
+    trust_store_texts = ("ssl.truststore.certificates",)
+    yield from _check_store(values, written, listener, "truststore", trust_store_texts, is_needed=wants_certificates)
+
+
+def _check_store(
+    values: Mapping[str, Value],
+    written: Mapping[str, str],
+    listener: Listener,
+    store: str,
+    texts: tuple[str, ...],
+    *,
+    is_needed: bool,
+) -> Iterator[tuple[str, str]]:
+    """A key store or trust store; `texts` are the settings that have PEM texts in place of a file."""
 
     def setting(name: str) -> Value:
-        return resolve(layers, values, listener.name, name)
+        return resolve((written,), values, listener.name, name)
 
-    def store(kind: str, needed: bool, *texts: str) -> Iterator[tuple[str, str]]:
-        """A key store or trust store."""
-        type_name = _blamed(written, listener.name, f"ssl.{kind}.type")
-        is_there = bool(setting(f"ssl.{kind}.location")) or all(setting(text) for text in texts)
-        if is_there and setting(f"ssl.{kind}.type") != PEM:
-            yield (
-                type_name if type_name in written else _blamed(written, listener.name, f"ssl.{kind}.location"),
-                f"listener {listener.name}: ssl.{kind}.type is {setting(f'ssl.{kind}.type')}, and only PEM is read: "
-                "convert it (keytool -importkeystore -srckeystore STORE -destkeystore STORE.p12 -deststoretype PKCS12; "
-                f"openssl pkcs12 -in STORE.p12 -out STORE.pem -nodes) and set ssl.{kind}.type=PEM",
-            )
-        elif needed and not is_there:
+    kind, location = cast(str, setting(f"ssl.{store}.type")), setting(f"ssl.{store}.location")
+    if not location and not all(setting(text) for text in texts):
+        if is_needed:
             yield (
                 "listeners",
-                f"listener {listener.name} speaks {listener.security_protocol} and needs ssl.{kind}.type=PEM and "
-                f"ssl.{kind}.location, or {' and '.join(texts)}",
+                f"listener {listener.name} speaks {listener.security_protocol} and needs ssl.{store}.type=PEM and "
+                f"ssl.{store}.location, or {' and '.join(texts)}",
             )
-
-    yield from store("keystore", True, "ssl.keystore.certificate.chain", "ssl.keystore.key")
-    wants_certificates = listener.security_protocol == "SSL" and setting("ssl.client.auth") != "none"
-    yield from store("truststore", wants_certificates, "ssl.truststore.certificates")
+        return
+    both = [text for text in texts if location and setting(text)]
+    if both:
+        yield (
+            _blamed(written, listener.name, both[0]),
+            f"listener {listener.name}: ssl.{store}.location and {both[0]} are both set: remove one of them",
+        )
+    blamed = _blamed(written, listener.name, f"ssl.{store}.type")
+    if blamed not in written:
+        blamed = _blamed(written, listener.name, f"ssl.{store}.location")
+    if kind.upper() == PKCS12:
+        if not location:
+            yield blamed, f"listener {listener.name}: {' and '.join(texts)} are PEM: set ssl.{store}.type={PEM}"
+        elif store == "keystore" and not setting("ssl.keystore.password"):
+            yield blamed, f"listener {listener.name}: a key store of the type {PKCS12} needs ssl.keystore.password"
+    elif kind != PEM:
+        yield (
+            blamed,
+            f"listener {listener.name}: ssl.{store}.type is {kind}, and only {' and '.join(STORE_TYPES)} are read: "
+            f"convert it ({CONVERSION}) and set ssl.{store}.type={PKCS12}; what keytool of Java 9 or later has made is "
+            "PKCS12 already, whatever its name",
+        )
 
 
 def _check_module(

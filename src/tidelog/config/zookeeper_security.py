@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from tidelog.config import jaas
+from tidelog.config.listener_security import CONVERSION, PEM, PKCS12, STORE_TYPES
 
 if TYPE_CHECKING:
     from tidelog.config.setting import Value
@@ -19,11 +20,7 @@ if TYPE_CHECKING:
 DIGEST_MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
 TLS: Final = "zookeeper.ssl.client.enable"
 SASL: Final = "zookeeper.sasl.jaas.config"
-_PEM: Final = "PEM"
-_CONVERT: Final = (
-    "keytool -importkeystore -srckeystore STORE -destkeystore STORE.p12 -deststoretype PKCS12; "
-    "openssl pkcs12 -in STORE.p12 -out STORE.pem -nodes"
-)
+_BY_SUFFIX: Final = {".pem": PEM, ".p12": PKCS12}
 
 
 class SaslUser(NamedTuple):
@@ -75,19 +72,20 @@ def _check_tls(values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
         ("zookeeper.ssl.truststore.location", "zookeeper.ssl.truststore.type"),
     ):
         location = cast("str | None", values[name])
-        if location is not None and _store_type(location, values[type_name]) != _PEM:
+        kind = None if location is None else store_type(location, cast("str | None", values[type_name]))
+        if kind not in (None, *STORE_TYPES):
             yield (
                 name,
-                f"{name} is no PEM file, and other key stores are not read: convert it ({_CONVERT}) and set "
-                f"{type_name}=PEM",
+                f"{name} is a key store of the type {kind}, and only {' and '.join(STORE_TYPES)} are read: convert it "
+                f"({CONVERSION}) and set {type_name}=PKCS12",
             )
     for name in ("zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable"):
         if values[name]:
             yield name, f"{name}=true: whether a certificate is revoked is not looked up here: remove it"
 
 
-def _store_type(location: str, named: Value) -> str:
+def store_type(location: str, named: str | None) -> str:
     """The format of a key store: as it is named, or as ZooKeeper's clients guess it from the file's name."""
     if named:
-        return str(named).upper()
-    return _PEM if location.endswith(".pem") else "JKS"
+        return named.upper()
+    return next((kind for suffix, kind in _BY_SUFFIX.items() if location.endswith(suffix)), "JKS")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from tidelog.controller.events import Send
+from tidelog.controller.result import Send
 from tidelog.controller.state import ControllerState
 from tidelog.metadata.image import BrokerRegistration, PartitionImage
 from tidelog.model.identifiers import (

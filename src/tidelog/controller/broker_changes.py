@@ -17,13 +17,9 @@ from tidelog.controller.elections import (
     online_replicas,
     unclean_allowed,
 )
-from tidelog.controller.events import (
-    BrokersChanged,
-    ControlledShutdown,
-    MarksChanged,
-    ReplicasFailed,
-    ReplicasPostponed,
-)
+from tidelog.controller.events import BrokersChanged, LogEndsLearned, MarksChanged, ReplicasFailed, ReplicasPostponed
+from tidelog.controller.lost_tails import complete_members, doubt, may_lack_tail
+from tidelog.controller.requests import ControlledShutdown
 from tidelog.controller.state import NodeRead
 from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import BrokerChanged, BrokerGone, PartitionImage
@@ -85,8 +81,17 @@ def _as_found(
     No leader where the one that the state names cannot go on: then one is elected, if any can lead.
     """
     online = [id for id in image.isr if id in image.replicas and turn.state.is_online(id, topic_partition)]
-    whole = turn.state.whole_replicas(topic_partition, online)
+    lacking = _may_lack_tail(turn, topic_partition, image, online)
+    whole = [id for id in turn.state.whole_replicas(topic_partition, online) if id not in lacking]
     whole = [id for id in whole if id not in _bounced(turn, topic_partition, whole)]
+    if lacking and not whole:
+        isr = isr_to_wait_for(turn, topic_partition, image.isr)
+        return NO_LEADER, isr, image.leader != NO_LEADER or len(isr) < len(image.isr)
+    if whole and _sessions_are_doubtful(turn, topic_partition, image, whole):
+        # They may be of before the power cut that booted another machine anew: it took the end of these logs, too.
+        doubt(turn, topic_partition, whole)
+        leader = image.leader if image.leader in whole else NO_LEADER
+        return leader, image.isr, leader != image.leader
     is_stale = len(whole) < len(image.isr)
     if image.leader in whole:
         if len(image.replicas) > 1 and _lost_its_tail(turn, topic_partition, image.leader):
@@ -100,6 +105,29 @@ def _as_found(
         return image.leader, online, len(online) < len(image.isr)
     is_stale = image.leader != NO_LEADER or len(online) < len(image.isr)
     return NO_LEADER, isr_to_wait_for(turn, topic_partition, image.isr), is_stale
+
+
+def _may_lack_tail(
+    turn: ControllerTurn, topic_partition: TopicPartition, image: PartitionImage, online: Sequence[BrokerId]
+) -> list[BrokerId]:
+    """Live members of an ISR that came back, since its state was written, without the end of their log perhaps."""
+    if len(image.replicas) == 1:
+        return []
+    lacking = may_lack_tail(turn, topic_partition, online)
+    return [id for id in lacking if _registered_since(turn, topic_partition, id)]
+
+
+def _sessions_are_doubtful(
+    turn: ControllerTurn, topic_partition: TopicPartition, image: PartitionImage, members: Sequence[BrokerId]
+) -> bool:
+    """Whether members of an ISR, registered since before its state was written, may have lost their power all the same.
+
+    A broker, be it one with a replica or not, has come back since from a machine that was booted anew.
+    """
+    if len(image.replicas) == 1 or any(_registered_since(turn, topic_partition, id) for id in members):
+        return False
+    booted = [id for id in turn.state.marks.booted_anew if id in turn.state.image.brokers]
+    return any(_registered_since(turn, topic_partition, id) for id in booted)
 
 
 def _registered_since(turn: ControllerTurn, topic_partition: TopicPartition, broker_id: BrokerId) -> bool:
@@ -183,6 +211,11 @@ def remove_replicas(
         image = turn.state.image.partition(topic_partition)
         if image is None or not image.has_state or topic_partition.topic in turn.state.deleting:
             continue
+        if topic_partition in turn.state.in_doubt:
+            # All members stay until it is known which of them live.
+            if image.leader in brokers:
+                others.append((topic_partition, NO_LEADER, list(image.isr)))
+            continue
         isr = [id for id in image.isr if id not in brokers]
         if image.leader not in brokers:
             if isr and len(isr) < len(image.isr) and image.leader != NO_LEADER:
@@ -207,6 +240,35 @@ def remove_replicas(
         turn.tell.partition(topic_partition)
     for topic_partition, leader, _ in led:
         leads_from_now_on(turn, topic_partition, leader)
+
+
+def sessions_proven(turn: ControllerTurn, due_ms: int) -> None:
+    """Sessions of dead brokers have ended by now: members of ISRs that are registered live."""
+    for topic_partition in [each for each, until_ms in turn.state.in_doubt.items() if until_ms <= due_ms]:
+        _end_doubt(turn, topic_partition)
+
+
+def has_answered(turn: ControllerTurn, event: LogEndsLearned) -> None:
+    """A broker lives: where it is in sync and has all records, it is known which members have not."""
+    if event.broker_id not in turn.state.marks.booted_anew:
+        for topic_partition in [each for each in event.ends if each in turn.state.in_doubt]:
+            _end_doubt(turn, topic_partition)
+
+
+def _end_doubt(turn: ControllerTurn, topic_partition: TopicPartition) -> None:
+    """Elects a leader, or takes those out of the leader's ISR that may lack the end of their logs."""
+    del turn.state.in_doubt[topic_partition]
+    image = turn.state.image.partition(topic_partition)
+    if image is None or not image.has_state or topic_partition.topic in turn.state.deleting:
+        return
+    if image.leader == NO_LEADER:
+        elect_offline(turn, [(topic_partition, image)])
+        return
+    online = online_replicas(turn, topic_partition, image)
+    isr = complete_members(turn, topic_partition, [id for id in image.isr if id in online])
+    if image.leader in isr and len(isr) < len(image.isr):
+        turn.write_state(topic_partition, image.leader, isr)
+        turn.tell.partition(topic_partition)
 
 
 def fail_replicas(turn: ControllerTurn, event: ReplicasFailed) -> None:

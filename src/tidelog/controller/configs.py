@@ -11,14 +11,8 @@ from collections.abc import Mapping, Sequence
 from tidelog.config import broker_config, client_metrics_config, group_config, registry, topic_config
 from tidelog.config.setting import Setting, Type
 from tidelog.controller.elections import UNCLEAN_SETTING, elect_offline_of
-from tidelog.controller.events import (
-    AlterConfigs,
-    AlterOperation,
-    ChangeConfigs,
-    ConfigOutcome,
-    ConfigsChanged,
-    ReplaceConfigs,
-)
+from tidelog.controller.events import ConfigsChanged
+from tidelog.controller.requests import AlterConfigs, AlterOperation, ChangeConfigs, ConfigOutcome, ReplaceConfigs
 from tidelog.controller.state import NodeRead
 from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
@@ -53,7 +47,7 @@ def alter_configs(turn: ControllerTurn, request: AlterConfigs) -> list[ConfigOut
             if times[item.resource] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             _check_resource(turn, item.resource)
-            values = _new_values(turn, item)
+            values = new_values(turn.state.image.configs.get(item.resource, {}), item)
             _validate(turn, item.resource, values, _touched(item))
         except KafkaError as error:
             outcomes.append(ConfigOutcome(item.resource, error.code, error.message))
@@ -112,8 +106,8 @@ def _check_resource(turn: ControllerTurn, resource: ConfigResource) -> None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource.type.name}.")
 
 
-def _new_values(turn: ControllerTurn, item: ReplaceConfigs | ChangeConfigs) -> dict[str, str]:
-    """All settings of the resource, as they will stand in the store."""
+def new_values(current: Mapping[str, str], item: ReplaceConfigs | ChangeConfigs) -> dict[str, str]:
+    """All settings of a resource that has `current`, as they will stand in the store. KafkaError."""
     if isinstance(item, ReplaceConfigs):
         replaced = _without_repetitions(item.values)
         missing = [name for name, value in replaced.items() if value is None]
@@ -126,7 +120,7 @@ def _new_values(turn: ControllerTurn, item: ReplaceConfigs | ChangeConfigs) -> d
     ]
     if missing:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(missing)}")
-    values = dict(turn.state.image.configs.get(item.resource, {}))
+    values = dict(current)
     for change in item.changes:
         value = change.value or ""
         match change.operation:

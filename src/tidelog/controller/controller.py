@@ -19,7 +19,9 @@ from tidelog.controller.broker_changes import (
     change_marks,
     check_broker_epoch,
     fail_replicas,
+    has_answered,
     lead_elsewhere,
+    sessions_proven,
     shut_down,
 )
 from tidelog.controller.configs import adopt_configs, alter_configs
@@ -30,38 +32,28 @@ from tidelog.controller.elections import (
     elect_preferred_of_node,
     learn_log_ends,
     log_ends_due,
+    members_due,
 )
 from tidelog.controller.events import (
-    AllocateProducerIds,
-    AlterConfigs,
-    AlterPartition,
-    AlterReassignments,
     BrokersChanged,
     ConfigsChanged,
-    ControlledShutdown,
-    CreatePartitions,
-    CreateTopics,
-    DeleteTopics,
     DeletionsDue,
     DeletionsRequested,
     Elected,
-    ElectLeaders,
     Event,
-    Fence,
     IsrsChanged,
     LeaderBalanceDue,
-    ListReassignments,
     LogDirectoryFailed,
     LogEndsDue,
     LogEndsLearned,
     MarksChanged,
+    MembersDue,
     PreferredElectionRequested,
-    ProducerIdBlock,
     ReassignmentsRequested,
     ReplicasFailed,
     ReplicasPostponed,
     ReplicasStopped,
-    Result,
+    SessionsProven,
     Submitted,
     TopicsChanged,
     UncleanElectionAllowed,
@@ -76,6 +68,20 @@ from tidelog.controller.reassignment import (
     list_reassignments,
     resume,
 )
+from tidelog.controller.requests import (
+    AllocateProducerIds,
+    AlterConfigs,
+    AlterPartition,
+    AlterReassignments,
+    ControlledShutdown,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    ElectLeaders,
+    ListReassignments,
+    ProducerIdBlock,
+)
+from tidelog.controller.result import Fence, Result
 from tidelog.controller.settings import ControllerSettings
 from tidelog.controller.state import ControllerState, Record
 from tidelog.controller.topics import adopt_topics, complete_topics, create_topics, give_ids, grow_topics
@@ -147,9 +153,14 @@ class Controller:
             case MarksChanged():
                 change_marks(turn, event)
             case LogEndsLearned():
+                has_answered(turn, event)
                 learn_log_ends(turn, event)
-            case LogEndsDue():
-                log_ends_due(turn)
+            case LogEndsDue(due_ms):
+                log_ends_due(turn, due_ms)
+            case MembersDue(due_ms):
+                members_due(turn, due_ms)
+            case SessionsProven(due_ms):
+                sessions_proven(turn, due_ms)
             case ReplicasStopped():
                 self._deletions.stopped(turn, event)
             case DeletionsDue(broker_id):

@@ -14,19 +14,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.controller.events import (
-    DeletedTopic,
-    DeleteTopics,
-    DeletionsDue,
-    DeletionsRequested,
-    Fence,
-    MutationQuota,
-    ReplicasStopped,
-    TopicReference,
-)
+from tidelog.controller.events import DeletionsDue, DeletionsRequested, ReplicasStopped
+from tidelog.controller.requests import DeletedTopic, DeleteTopics, MutationQuota, TopicReference
+from tidelog.controller.result import Fence
+from tidelog.controller.state import NodeRead
 from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
-from tidelog.metadata.operations import Create, Delete
+from tidelog.metadata.operations import UNKNOWN_ZXID, Create, Delete
 from tidelog.metadata.znodes import (
     config_path,
     delete_topic_path,
@@ -75,17 +69,17 @@ class Deletions:
         """Takes over marks that a tool set; those of unknown topics, or while deletion is disabled, are wiped away."""
         marked = list(event.topics)
         for name in marked:
-            turn.state.replay(Create(delete_topic_path(name)))
+            turn.state.replay(NodeRead(delete_topic_path(name), None, 0, czxid=event.czxids.get(name, UNKNOWN_ZXID)))
         refused = [name for name in marked if name not in turn.state.image.topics]
         if not turn.settings.delete_topic_enable:
             refused = marked
         for name in refused:
-            turn.write(Delete(delete_topic_path(name)))
+            turn.write(Delete(delete_topic_path(name), czxid=turn.state.deleting[name]))
         self._start(turn, [name for name in marked if name not in refused])
 
     def resume(self, turn: ControllerTurn) -> None:
         """What a new controller does: continues with every topic that is marked."""
-        self.mark(turn, DeletionsRequested(list(turn.state.deleting)))
+        self.mark(turn, DeletionsRequested(list(turn.state.deleting), dict(turn.state.deleting)))
 
     def broker_came(self, turn: ControllerTurn, broker_ids: Iterable[BrokerId]) -> None:
         """Stops the replicas of brokers that were away."""
@@ -188,7 +182,7 @@ class Deletions:
         if resource in turn.state.image.configs:
             turn.write(Delete(config_path(resource)))
         if topic in turn.state.deleting:
-            turn.write(Delete(delete_topic_path(topic)))
+            turn.write(Delete(delete_topic_path(topic), czxid=turn.state.deleting[topic]))
 
     def _remove_nodes(self, turn: ControllerTurn, topic: str) -> None:
         """Bottom up, and foreign nodes before all others: they may be below any of them."""

@@ -3,12 +3,12 @@
 A leader comes from the live members of the ISR that have all their records, in the order of the assigned replicas. A
 member that is known to have lost records (`marks`) is not elected: the partition waits for another one, as it waits for
 the last member of an ISR. The only replica of a partition leads nevertheless, with a WARNING. Of members that came back
-together, those that had stopped cleanly are first.
+together, those that had stopped cleanly are first. Where the machines of all of them were booted anew, logs are
+compared (`tidelog.controller.lost_tails`).
 
 Only where unclean election is allowed may the leader be any live replica, and then the ISR is that leader alone
-(KIP-106: what others had more is lost). It is the one whose log has the highest leader epoch at its end, and among
-these the longest: where several could lead, their brokers are asked before (as KIP-966's unclean recovery does), for
-LOG_ENDS_WAIT_MS at most. Unclean elections are counted and logged, here and nowhere else.
+(KIP-106: what others had more is lost). It is the one whose log has most (`tidelog.controller.log_ends`). Unclean
+elections are counted and logged, here and nowhere else.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from tidelog.controller.events import (
-    ElectionOutcome,
-    ElectionType,
-    ElectLeaders,
-    LogEndsDue,
-    LogEndsLearned,
-    PreferredElectionRequested,
+from tidelog.controller import log_ends
+from tidelog.controller.events import LogEndsLearned, PreferredElectionRequested
+from tidelog.controller.lost_tails import (
+    awaits_members,
+    choose_by_log,
+    complete_members,
+    may_lack_tail,
+    members_to_compare,
 )
+from tidelog.controller.requests import ElectionOutcome, ElectionType, ElectLeaders
 from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import PartitionImage
 from tidelog.metadata.operations import Create, Delete
 from tidelog.metadata.replica_marks import replica_mark_path
 from tidelog.metadata.znodes import PREFERRED_ELECTION, partition_path, partitions_path
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import NO_LEADER, NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicPartition
+from tidelog.model.identifiers import NO_LEADER, BrokerId, TopicPartition
 
 UNCLEAN_SETTING: Final = "unclean.leader.election.enable"
-LOG_ENDS_WAIT_MS: Final = 2_000
-"""How long an unclean election waits until live replicas have said where their logs end."""
 
 logger = logging.getLogger(__name__)
 
@@ -63,24 +63,16 @@ def choose_unclean_leader(
 ) -> BrokerId | None:
     """The replica online, in sync or not, that has most; counted and logged, for it may cost acknowledged records.
 
-    None where the brokers of several are to say first where their logs end (`may_ask`): the answers lead to another
-    attempt, and so does LOG_ENDS_WAIT_MS without them. Of equal logs, and where nothing is known of any, one that a
-    reassignment is adding comes after those that were there before.
+    None where the brokers of several are to say first where their logs end (`may_ask`). Of equal logs, and where
+    nothing is known of any, one that a reassignment is adding comes after those that were there before.
     """
     image = turn.state.image.partition(topic_partition)
     if image is None or not online:
         return None
-    known = turn.state.log_ends.get(topic_partition, {})
-    if may_ask and len(online) > 1 and any(id not in known for id in online):
-        _ask_for_log_ends(turn, topic_partition, online)
-        turn.state.awaiting_log_ends[topic_partition] = None
-        turn.set_timer(LOG_ENDS_WAIT_MS, LogEndsDue())
+    if may_ask and log_ends.are_awaited(turn, topic_partition, online):
         return None
-    ends = {id: _log_end(turn, topic_partition, image, id) for id in online}
-    # A broker of an earlier version names the epoch of the partition, in which none has written: its log is taken for
-    # one of the newest there are.
-    newest = max((epoch for epoch, _ in ends.values() if epoch < image.leader_epoch), default=image.leader_epoch)
-    leader = max(online, key=lambda each: (min(ends[each][0], newest), ends[each][1], each not in image.adding))
+    ends = log_ends.known_ends(turn, topic_partition, image, online)
+    leader = max(online, key=lambda each: (ends[each], each not in image.adding))
     turn.state.unclean_elections += 1
     logger.warning(
         "unclean election: broker %d becomes leader of %s-%d without having been in sync; records that only its ISR "
@@ -90,28 +82,6 @@ def choose_unclean_leader(
         turn.state.unclean_elections,
     )
     return leader
-
-
-def _log_end(
-    turn: ControllerTurn, topic_partition: TopicPartition, image: PartitionImage, broker_id: BrokerId
-) -> tuple[LeaderEpoch, Offset]:
-    """Epoch of the last batch and end of a replica's log, as far as known; (-1, -1) where it is not.
-
-    An epoch that the partition has not reached stands in a damaged header, and says nothing.
-    """
-    damage = turn.state.damaged_replicas(topic_partition).get(broker_id)
-    epoch, end = NO_LEADER_EPOCH, Offset(-1)
-    if damage is not None:
-        epoch, end = damage.leader_epoch, damage.log_end
-    epoch, end = turn.state.log_ends.get(topic_partition, {}).get(broker_id, (epoch, end))
-    return (epoch if epoch <= image.leader_epoch else NO_LEADER_EPOCH), end
-
-
-def _ask_for_log_ends(turn: ControllerTurn, topic_partition: TopicPartition, online: Iterable[BrokerId]) -> None:
-    known = turn.state.log_ends.get(topic_partition, {})
-    for broker_id in online:
-        if broker_id not in known:
-            turn.tell.ask_for_log_end(broker_id, topic_partition)
 
 
 def learn_log_ends(turn: ControllerTurn, event: LogEndsLearned) -> None:
@@ -128,13 +98,27 @@ def learn_log_ends(turn: ControllerTurn, event: LogEndsLearned) -> None:
             elect_offline(turn, [(topic_partition, image)])
 
 
-def log_ends_due(turn: ControllerTurn) -> None:
-    """Unclean elections that are waiting for answers go by what is known."""
-    waiting, turn.state.awaiting_log_ends = turn.state.awaiting_log_ends, {}
-    for topic_partition in waiting:
+def log_ends_due(turn: ControllerTurn, due_ms: int) -> None:
+    """Elections that have waited for answers until `due_ms` go by what is known; one that began since does not."""
+    over = [each for each, until_ms in turn.state.awaiting_log_ends.items() if until_ms <= due_ms]
+    for topic_partition in over:
+        del turn.state.awaiting_log_ends[topic_partition]
+    _try_again(turn, over, may_ask=False)
+
+
+def members_due(turn: ControllerTurn, due_ms: int) -> None:
+    """Elections that have waited for members of the ISR until `due_ms` go on without them."""
+    over = [each for each, until_ms in turn.state.members_due.items() if until_ms <= due_ms]
+    for topic_partition in over:
+        turn.state.members_due[topic_partition] = min(due_ms, turn.now_ms)
+    _try_again(turn, over)
+
+
+def _try_again(turn: ControllerTurn, partitions: Iterable[TopicPartition], *, may_ask: bool = True) -> None:
+    for topic_partition in partitions:
         image = turn.state.image.partition(topic_partition)
         if image is not None:
-            elect_offline(turn, [(topic_partition, image)], may_ask=False)
+            elect_offline(turn, [(topic_partition, image)], may_ask=may_ask)
 
 
 def unclean_allowed(turn: ControllerTurn, topic: str) -> bool:
@@ -201,11 +185,23 @@ def elect_offline_of(turn: ControllerTurn, topic: str) -> None:
 def elect(
     turn: ControllerTurn, topic_partition: TopicPartition, image: PartitionImage, *, unclean: bool, may_ask: bool = True
 ) -> bool:
-    """Elects a leader for a partition without one; whether there was any to elect. `may_ask` is for unclean ones."""
+    """Elects a leader for a partition without one; whether there was any to elect. `may_ask`: brokers, for log ends."""
+    if topic_partition in turn.state.in_doubt and not unclean:
+        return False
     online = online_replicas(turn, topic_partition, image)
-    whole = turn.state.whole_replicas(topic_partition, image.isr)
-    leader = choose_leader(image.replicas, whole, online, last=_came_back_uncleanly(turn))
-    isr = [id for id in whole if id in online]
+    isr = complete_members(turn, topic_partition, [id for id in image.isr if id in online])
+    leader = choose_leader(image.replicas, isr, online, last=_came_back_uncleanly(turn))
+    if leader is None:
+        if not unclean and awaits_members(turn, topic_partition, image, online):
+            return False
+        comparable = members_to_compare(turn, topic_partition, image, online)
+        # A broker that is back may have thousands of replicas to make before it answers.
+        wait_ms = log_ends.LOG_ENDS_WAIT_MS
+        wait_ms = wait_ms if unclean else max(wait_ms, turn.settings.isr_return_wait_ms)
+        if may_ask and log_ends.are_awaited(turn, topic_partition, comparable, wait_ms=wait_ms):
+            return False
+        if comparable:
+            leader, isr = choose_by_log(turn, topic_partition, image, comparable)
     if leader is None and _has_one_replica(image):
         leader = choose_leader(image.replicas, image.isr, online)
         if leader is not None:
@@ -226,6 +222,8 @@ def leads_from_now_on(turn: ControllerTurn, topic_partition: TopicPartition, lea
     turn.state.leader_elections += 1
     turn.state.log_ends.pop(topic_partition, None)
     turn.state.awaiting_log_ends.pop(topic_partition, None)
+    turn.state.members_due.pop(topic_partition, None)
+    turn.state.in_doubt.pop(topic_partition, None)
     turn.state.waits.pop(topic_partition, None)
     remove_mark(turn, topic_partition, leader)
 
@@ -241,8 +239,14 @@ def remove_mark(turn: ControllerTurn, topic_partition: TopicPartition, broker_id
 
 
 def isr_to_wait_for(turn: ControllerTurn, topic_partition: TopicPartition, isr: Sequence[BrokerId]) -> list[BrokerId]:
-    """Of an ISR none of which can lead: its members that have all records, or all of them where none has."""
-    return turn.state.whole_replicas(topic_partition, isr) or list(isr)
+    """Of an ISR none of which can lead: its members that have all records, or all of them where none has.
+
+    Those that lack the tail only stay: the others may turn out to have lost more.
+    """
+    whole = turn.state.whole_replicas(topic_partition, isr)
+    if not whole:
+        return list(isr)
+    return [id for id in isr if id in whole or id in may_lack_tail(turn, topic_partition, isr)]
 
 
 def _came_back_uncleanly(turn: ControllerTurn) -> list[BrokerId]:
@@ -278,7 +282,7 @@ def _wait(
     if len(isr) < len(image.isr):
         turn.write_state(topic_partition, NO_LEADER, isr)
         turn.tell.partition(topic_partition)
-    _ask_for_log_ends(turn, topic_partition, online)
+    log_ends.ask(turn, topic_partition, online)
     damaged = turn.state.damaged_replicas(topic_partition)
     if not damaged:
         return
@@ -313,15 +317,20 @@ def elect_preferred_of_node(turn: ControllerTurn, event: PreferredElectionReques
     """What an old tool asked for in the store. The node goes in any case: the tool is refused while it is there."""
     for topic_partition in dict.fromkeys(event.partitions):
         _elect_by_hand(turn, ElectionType.PREFERRED, topic_partition)
-    turn.write(Delete(PREFERRED_ELECTION))
+    turn.write(Delete(PREFERRED_ELECTION, czxid=event.czxid))
 
 
 def can_prefer(turn: ControllerTurn, topic_partition: TopicPartition, image: PartitionImage) -> bool:
-    """Whether the first assigned replica could lead now: live, in sync, and not known to have lost records."""
+    """Whether the first assigned replica could lead now: live, in sync, and not known to have lost records.
+
+    A partition without a leader waits for another member of its ISR, or for the ends of logs (`elect`).
+    """
+    if image.leader == NO_LEADER:
+        return False
     preferred = image.replicas[0] if image.replicas else NO_LEADER
     if preferred not in image.isr or not turn.state.is_online(preferred, topic_partition):
         return False
-    return preferred not in turn.state.damaged_replicas(topic_partition)
+    return preferred in turn.state.whole_replicas(topic_partition, image.isr)
 
 
 def prefer(turn: ControllerTurn, topic_partition: TopicPartition, image: PartitionImage) -> None:

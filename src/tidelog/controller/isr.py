@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from tidelog.controller.broker_changes import check_broker_epoch
 from tidelog.controller.elections import remove_mark
-from tidelog.controller.events import AlterPartition, IsrOutcome, IsrProposal, IsrsChanged
+from tidelog.controller.events import IsrsChanged
+from tidelog.controller.requests import AlterPartition, IsrOutcome, IsrProposal
 from tidelog.controller.state import NodeRead
 from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import NO_BROKER_EPOCH, PartitionImage

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tidelog.metadata.replica_marks import ReplicaDamage, ReplicaMark, decode_replica_mark, mark_name, parse_mark_name
+from tidelog.metadata.replica_marks import (
+    ReplicaDamage,
+    ReplicaMark,
+    decode_replica_mark,
+    mark_name,
+    parse_booted_name,
+    parse_mark_name,
+)
 from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 
 
@@ -20,11 +27,15 @@ class Marks:
         self.names: dict[str, None] = {}
         """The nodes that are known."""
         self.unclean_stops: dict[BrokerId, None] = {}
+        self.booted_anew: dict[BrokerId, None] = {}
+        """Brokers whose machines were booted anew after an unclean stop: their logs may lack what was not flushed."""
         self._replicas: dict[TopicPartition, dict[BrokerId, ReplicaMark]] = {}
 
     def put(self, name: str, data: bytes | None) -> None:
         """A node was found, or written."""
         self.names[name] = None
+        if (booted := parse_booted_name(name)) is not None:
+            self.booted_anew[booted] = None
         match parse_mark_name(name):
             case broker_id, None:
                 self.unclean_stops[broker_id] = None
@@ -34,6 +45,8 @@ class Marks:
     def remove(self, name: str) -> None:
         """A node is gone."""
         self.names.pop(name, None)
+        if (booted := parse_booted_name(name)) is not None:
+            self.booted_anew.pop(booted, None)
         match parse_mark_name(name):
             case broker_id, None:
                 self.unclean_stops.pop(broker_id, None)

@@ -31,12 +31,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from tidelog.controller.elections import choose_leader, create_partitions, online_replicas
-from tidelog.controller.events import (
+from tidelog.controller.events import ReassignmentsRequested
+from tidelog.controller.requests import (
     AlterReassignments,
     ListReassignments,
     OngoingReassignment,
     ReassignmentOutcome,
-    ReassignmentsRequested,
     ReassignPartition,
 )
 from tidelog.controller.state import NodeRead
@@ -132,7 +132,7 @@ def adopt_plan(turn: ControllerTurn, event: ReassignmentsRequested) -> None:
     if event.data is None:
         turn.state.replay(Delete(REASSIGN_PARTITIONS))
         return
-    turn.state.replay(NodeRead(REASSIGN_PARTITIONS, event.data, 0))
+    turn.state.replay(NodeRead(REASSIGN_PARTITIONS, event.data, event.version, czxid=event.czxid))
     reason = turn.state.malformed.get(REASSIGN_PARTITIONS)
     if reason is not None:
         logger.error("no reassignment: reason=%s: delete the node, or no tool can ask for another one", reason)
@@ -421,7 +421,11 @@ def _drop_from_plan(turn: ControllerTurn, done: Collection[TopicPartition]) -> N
         return
     finished = set(done)
     left = {each: replicas for each, replicas in plan.items() if each not in finished}
-    turn.write(SetData(REASSIGN_PARTITIONS, encode_reassignment(left)) if left else Delete(REASSIGN_PARTITIONS))
+    node = turn.state.plan_node
+    if left:
+        turn.write(SetData(REASSIGN_PARTITIONS, encode_reassignment(left), node.version))
+    else:
+        turn.write(Delete(REASSIGN_PARTITIONS, node.version, node.czxid))
 
 
 def _groups(turn: ControllerTurn, partitions: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:

@@ -38,5 +38,9 @@ class ControllerSettings:
     """leader.imbalance.per.broker.percentage"""
     placement: Placement = Placement.ORDERED
     """replica.placement"""
+    isr_return_wait_ms: int = 30_000
+    """isr.return.wait.ms"""
+    session_timeout_ms: int = 18_000
+    """zookeeper.session.timeout.ms: how long a session may outlive its broker"""
     groups: GroupLimits = field(default_factory=GroupLimits)
     """group.consumer.*, by which the settings of groups are judged"""

@@ -26,7 +26,7 @@ from tidelog.metadata.image import (
     TopicChanged,
     TopicGone,
 )
-from tidelog.metadata.operations import ANY_VERSION, Check, Create, Delete, Operation, SetData
+from tidelog.metadata.operations import ANY_VERSION, UNKNOWN_ZXID, Check, Create, Delete, Operation, SetData
 from tidelog.metadata.replica_marks import ReplicaDamage
 from tidelog.metadata.znodes import (
     CONFIG,
@@ -65,10 +65,18 @@ class NodeRead:
     path: str
     data: bytes | None
     version: int
-    mzxid: int = -1
+    mzxid: int = UNKNOWN_ZXID
     """Transaction that wrote it; -1 where that does not matter."""
-    czxid: int = -1
+    czxid: int = UNKNOWN_ZXID
     """Transaction that created it; -1 where that does not matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNode:
+    """What a write to a node, or its removal, can be made to depend on."""
+
+    version: int = ANY_VERSION
+    czxid: int = UNKNOWN_ZXID
 
 
 Record: TypeAlias = NodeRead | Operation | BrokerChanged | BrokerGone
@@ -82,8 +90,8 @@ class ControllerState:
         self.image = ClusterImage(controller_id=controller_id, controller_epoch=epoch)
         self.topic_versions: dict[str, int] = {}
         """Version of each topic's node, to write against: a tool may have written it since it was read."""
-        self.deleting: dict[str, None] = {}
-        """Topics with a node in /admin/delete_topics, in the order in which they came."""
+        self.deleting: dict[str, int] = {}
+        """[topic] -> the transaction that created its node in /admin/delete_topics; in the order in which they came."""
         self.producer_id_block: StoredProducerIdBlock | None = None
         """The block given away last; None while there was none."""
         self.producer_id_block_version = 0
@@ -92,6 +100,8 @@ class ControllerState:
         """The containers below /config that are there, of those that are made late."""
         self.plan: dict[TopicPartition, tuple[BrokerId, ...]] | None = None
         """Targets in /admin/reassign_partitions, where an old tool has left it; None without that node."""
+        self.plan_node = KnownNode()
+        """That node, to write against."""
         self.bare_nodes: dict[str, None] = {}
         """Below topics' nodes: `partitions` and partition nodes that have no state below them (yet), and whatever else
         another client put there. They go with the topic."""
@@ -115,8 +125,13 @@ class ControllerState:
         self.log_ends: dict[TopicPartition, dict[BrokerId, tuple[LeaderEpoch, Offset]]] = {}
         """Where the logs of replicas of partitions without a leader end, with the epoch of the last batch, as their
         brokers said; transient."""
-        self.awaiting_log_ends: dict[TopicPartition, None] = {}
-        """Partitions whose unclean election waits for `log_ends`; transient."""
+        self.awaiting_log_ends: dict[TopicPartition, int] = {}
+        """Until when the election of a partition waits for `log_ends`, monotonic; transient."""
+        self.members_due: dict[TopicPartition, int] = {}
+        """Until when the election of a partition waits for members of its ISR, monotonic; it may be past; transient."""
+        self.in_doubt: dict[TopicPartition, int] = {}
+        """Until when it is not known, monotonic, which members of a partition's ISR live: a broker whose machine was
+        booted anew is back, and the others' sessions may be of before the same power cut; transient."""
         self.waits: dict[TopicPartition, tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]] = {}
         """Partitions of which it was logged that they wait: for which replicas, past which damaged ones; transient."""
         self.leader_elections = 0
@@ -129,8 +144,8 @@ class ControllerState:
     def replay(self, record: Record) -> None:
         """Brings one record in: the only mutator of what the store holds."""
         match record:
-            case NodeRead(path, data, version, mzxid):
-                self._put(path, data, version, mzxid)
+            case NodeRead(path, data, version, mzxid, czxid):
+                self._put(path, data, version, mzxid, czxid)
             case Create(path, data):
                 self._put(path, data, 0)
             case SetData(path, data, version):
@@ -163,9 +178,10 @@ class ControllerState:
         return {} if topic is None else self.marks.of(topic_partition, topic.topic_id)
 
     def whole_replicas(self, topic_partition: TopicPartition, replicas: Sequence[BrokerId]) -> list[BrokerId]:
-        """Those of `replicas` that are not known to have lost records."""
+        """Those of `replicas` that are not known to have lost records, nor to lack some while others may have all."""
         damaged = self.damaged_replicas(topic_partition)
-        return [id for id in replicas if id not in damaged]
+        lacking = self.marks.booted_anew if topic_partition in self.in_doubt else ()
+        return [id for id in replicas if id not in damaged and id not in lacking]
 
     def offline_replicas(self, topic_partition: TopicPartition, image: PartitionImage) -> tuple[BrokerId, ...]:
         """The replicas that cannot serve now."""
@@ -191,7 +207,9 @@ class ControllerState:
         for ends in self.log_ends.values():
             ends.pop(broker_id, None)
 
-    def _put(self, path: str, data: bytes | None, version: int, mzxid: int = -1) -> None:
+    def _put(
+        self, path: str, data: bytes | None, version: int, mzxid: int = UNKNOWN_ZXID, czxid: int = UNKNOWN_ZXID
+    ) -> None:
         self.malformed.pop(path, None)
         try:
             match path.split("/"):
@@ -211,9 +229,11 @@ class ControllerState:
                     if resource is not None and path != f"{CONFIG}/changes":
                         self.image.apply(ConfigChanged(resource, decode_config(path, data)))
                 case ["", "admin", "delete_topics", topic]:
-                    self.deleting[topic] = None
+                    self.deleting[topic] = czxid
                 case ["", "admin", "reassign_partitions"]:
                     self.plan = {}
+                    # A node that this controller writes again is the same one.
+                    self.plan_node = KnownNode(version, self.plan_node.czxid if czxid == UNKNOWN_ZXID else czxid)
                     self.plan = {each: tuple(map(BrokerId, ids)) for each, ids in decode_reassignment(data).items()}
                 case ["", "latest_producer_id_block"]:
                     self.producer_id_block = decode_producer_id_block(data)
@@ -240,6 +260,7 @@ class ControllerState:
                 self.deleting.pop(topic, None)
             case ["", "admin", "reassign_partitions"]:
                 self.plan = None
+                self.plan_node = KnownNode()
             case ["", "tidelog_marks", name]:
                 self.marks.remove(name)
 

@@ -15,17 +15,16 @@ from typing import Final
 from tidelog.controller.configs import parse_topic_overrides
 from tidelog.controller.cordons import is_cordoned
 from tidelog.controller.elections import create_partitions
-from tidelog.controller.events import (
+from tidelog.controller.events import TopicNode, TopicsChanged
+from tidelog.controller.requests import (
     CreatedTopic,
     CreatePartitions,
     CreateTopics,
-    Fence,
     MorePartitions,
     NewTopic,
-    TopicNode,
     TopicOutcome,
-    TopicsChanged,
 )
+from tidelog.controller.result import Fence
 from tidelog.controller.settings import Placement
 from tidelog.controller.state import NodeRead
 from tidelog.controller.topic_nodes import TOPIC_NODE_SIZE_MAX, content_of

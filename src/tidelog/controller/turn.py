@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidelog.controller.announcements import Announcements
-from tidelog.controller.events import Event, Fence, Result, Timer, Write
+from tidelog.controller.events import Event
+from tidelog.controller.result import Fence, Result, Timer, Write
 from tidelog.controller.settings import ControllerSettings
 from tidelog.controller.state import ControllerState
 from tidelog.metadata.operations import Create, Operation, SetData

@@ -56,6 +56,9 @@ class ConfigResource(NamedTuple):
     name: str
 
 
+SHARED_MAX: Final = 4096
+"""Different images of partitions that are kept as one object each."""
+
 CLUSTER_DEFAULT: Final = ConfigResource(ConfigResourceType.BROKER, "")
 """Settings of every broker that has none of its own by that name."""
 
@@ -222,12 +225,14 @@ class ClusterImage:
     topic_names: dict[TopicId, str] = field(default_factory=dict)
     """Names by id, of the topics that have one."""
     configs: dict[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
+    _same: dict[PartitionImage, PartitionImage] = field(default_factory=dict, repr=False, compare=False)
+    """Equal images of partitions are one object: of ten thousand partitions most are led by one of a few brokers."""
 
     def apply(self, delta: Delta) -> None:
         """Brings one change in. KeyError for a partition of a topic that is not there: a broken invariant."""
         match delta:
             case PartitionChanged(topic, partition, image):
-                self.topics[topic].partitions[partition] = image
+                self.topics[topic].partitions[partition] = self._shared(image)
             case PartitionGone(topic, partition):
                 self.topics[topic].partitions.pop(partition, None)
             case TopicChanged(name, topic_id):
@@ -244,6 +249,11 @@ class ClusterImage:
                 self.configs[resource] = dict(values)
             case ControllerChanged(id, epoch):
                 self.controller_id, self.controller_epoch = id, epoch
+
+    def _shared(self, image: PartitionImage) -> PartitionImage:
+        if len(self._same) >= SHARED_MAX:
+            self._same.clear()
+        return self._same.setdefault(image, image)
 
     def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
         """The topic of that id; None when there is none."""

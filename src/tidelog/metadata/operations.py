@@ -12,6 +12,8 @@ from typing import Final, TypeAlias
 
 ANY_VERSION: Final = -1
 """As an expected version: carry out the operation whatever the node's version is."""
+UNKNOWN_ZXID: Final = -1
+"""In place of a transaction's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,9 @@ class Delete:
     path: str
     version: int = ANY_VERSION
     """The version that the node must have."""
+    czxid: int = UNKNOWN_ZXID
+    """The transaction that created the node that is to go, where it is known. No store looks at it: a writer that
+    repeats a request whose answer was lost does, or it would remove what another client has made since."""
 
 
 @dataclass(frozen=True, slots=True)

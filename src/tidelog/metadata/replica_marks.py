@@ -1,10 +1,12 @@
 """What brokers tell of their logs in the metadata store: nodes of our own, which Kafka and older versions leave alone.
 
     /tidelog_marks/<broker>                        the broker's last stop was unclean
+    /tidelog_marks/<broker>-booted                 and its machine was booted anew since: logs may lack their tails
     /tidelog_marks/<broker>-<topic>-<partition>    that replica has lost records, or may have
 
 A broker writes them before it registers, so that no controller elects one of its replicas in between. The first is gone
-once the controller has taken the broker in. The container is made with the first node in it, and goes with the last. A
+once the controller has taken the broker in, the second when no partition waits for a leader of whose ISR the broker is.
+The container is made with the first node in it, and goes with the last. A
 mark holds for the topic of its id alone: a topic that was deleted and made again under
 the same name is another one.
 """
@@ -28,6 +30,8 @@ from tidelog.model.identifiers import (
 )
 
 MARKS: Final = "/tidelog_marks"
+_BOOTED: Final = "-booted"
+"""Behind the broker's id. No replica's mark is called that, so that versions that do not know it leave it alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,24 @@ def unclean_stop_path(broker_id: int) -> str:
     return f"{MARKS}/{broker_id}"
 
 
+def booted_path(broker_id: int) -> str:
+    return f"{MARKS}/{booted_name(broker_id)}"
+
+
+def booted_name(broker_id: int) -> str:
+    return f"{broker_id}{_BOOTED}"
+
+
+def parse_booted_name(name: str) -> BrokerId | None:
+    """The broker whose machine was booted anew after an unclean stop; None for any other name.
+
+    >>> parse_booted_name("2-booted"), parse_booted_name("2-booted-0")
+    (2, None)
+    """
+    broker = name.removesuffix(_BOOTED)
+    return BrokerId(int(broker)) if broker != name and _is_number(broker) else None
+
+
 def replica_mark_path(broker_id: int, topic_partition: TopicPartition) -> str:
     return f"{MARKS}/{mark_name(broker_id, topic_partition)}"
 
@@ -88,6 +110,12 @@ def parse_mark_name(name: str) -> tuple[BrokerId, TopicPartition | None] | None:
     if not topic or not _is_number(partition):
         return None
     return BrokerId(int(broker)), TopicPartition(topic, int(partition))
+
+
+def mark_owner(name: str) -> BrokerId | None:
+    """The broker that has written a node of that name; None for a name that is no mark's."""
+    parsed = parse_mark_name(name)
+    return parse_booted_name(name) if parsed is None else parsed[0]
 
 
 def _is_number(text: str) -> bool:

@@ -133,6 +133,11 @@ class Disk(Protocol):
 
     def space(self, path: str) -> Space: ...
 
+    def boot_id(self) -> str | None:
+        """Which boot of the machine this is: what was written during it is there, synced or not, in the page cache or
+        on the device. None where the machine does not say."""
+        ...
+
 
 class Source(Protocol):
     """The part of `File` that a range is sent from."""

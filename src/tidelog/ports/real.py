@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _TIMESTAMP_GRAIN_NS: Final = 50_000_000
 """Longer than a tick of the kernel's clock (4 ms, mostly): two writes within one tick leave the same time."""
 
+_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+"""Linux draws it anew at each boot; containers on one machine see the same."""
+
 
 class SystemClock:
     """`tidelog.ports.clock.Clock` of the operating system."""
@@ -197,6 +200,12 @@ class SystemDisk:
     def space(self, path: str) -> Space:
         found = os.statvfs(path)
         return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+    def boot_id(self) -> str | None:
+        try:
+            return self.read(_BOOT_ID).decode("ascii").strip() or None
+        except (OSError, UnicodeDecodeError):
+            return None  # Not Linux, or /proc is not there.
 
     @contextlib.contextmanager
     def _directory(self, path: str) -> Iterator[int]:

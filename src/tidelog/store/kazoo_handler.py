@@ -329,7 +329,11 @@ class Wire:
         while True:
             self.flush()
             poll = select.poll()
-            poll.register(self._socket, select.POLLIN | (select.POLLOUT if self._output else 0))
+            try:
+                poll.register(self._socket, select.POLLIN | (select.POLLOUT if self._output else 0))
+            except ValueError:
+                # Another thread has closed the socket: the read that follows says so.
+                return [self]
             if waker is not None:
                 poll.register(waker, select.POLLIN)
             asleep = waker is None or waker.sleep()

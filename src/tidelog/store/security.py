@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, cast
 
-from tidelog.config.zookeeper_security import SASL, TLS, SaslUser, sasl_user
+from tidelog.config.zookeeper_security import SASL, TLS, SaslUser, sasl_user, store_type
+from tidelog.ports.key_stores import KeyStoreFiles
 from tidelog.ports.tls import TlsMaterial, client_context
 
 if TYPE_CHECKING:
@@ -45,15 +45,24 @@ def security_of(config: BrokerConfig) -> StoreSecurity:
 def _context(config: BrokerConfig) -> ssl.SSLContext:
     """InvalidTls, OSError."""
 
-    def content(name: str) -> str | None:
-        location = cast("str | None", config.get(name))
-        return None if location is None else Path(location).read_text()
+    def setting(name: str) -> str | None:
+        return cast("str | None", config.get(name))
 
-    key_store = content("zookeeper.ssl.keystore.location")
-    password = cast("str | None", config.get("zookeeper.ssl.keystore.password"))
+    files = KeyStoreFiles()
+    material = TlsMaterial()
+    location = setting("zookeeper.ssl.keystore.location")
+    if location is not None:
+        password = setting("zookeeper.ssl.keystore.password")
+        chain, key = files.key_store(location, store_type(location, setting("zookeeper.ssl.keystore.type")), password)
+        material = TlsMaterial(chain, key, password)
+    location = setting("zookeeper.ssl.truststore.location")
+    if location is not None:
+        password = setting("zookeeper.ssl.truststore.password")
+        trusted = files.trust_store(location, store_type(location, setting("zookeeper.ssl.truststore.type")), password)
+        material = replace(material, trusted=trusted)
     versions = cast("tuple[str, ...] | None", config.get("zookeeper.ssl.enabled.protocols"))
     return client_context(
-        TlsMaterial(key_store, key_store, password, content("zookeeper.ssl.truststore.location")),
+        material,
         check_host=bool(config.get("zookeeper.ssl.endpoint.identification.algorithm")),
         versions=versions or (cast(str, config.get("zookeeper.ssl.protocol")),),
         ciphers=cast("tuple[str, ...] | None", config.get("zookeeper.ssl.cipher.suites")) or (),

@@ -13,7 +13,7 @@ for the stamps of nodes (ctime, mtime).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -131,6 +131,10 @@ class Applied:
     """(watcher, event), in the order of the operations; these watches are spent."""
 
 
+STATE: Final = "state"
+"""A name that is not kept among those of its parent's children, but looked for: most nodes that have a child, those of
+partitions, have this one alone, and a set for each takes as much memory as two nodes."""
+
 ROOT: Final = "/"
 _NEW_ROOT: Final = NodeRecord(None, 0, 0, 0, 0, 0, 0, 0, 0, NO_SESSION)
 
@@ -169,7 +173,7 @@ class Tree:
         self._ephemerals: dict[int, set[str]] = {}
         for path, node in self._nodes.items():
             if path != ROOT:
-                self._children.setdefault(parent_of(path), set()).add(path.rpartition("/")[2])
+                _add_name(self._children, parent_of(path), path.rpartition("/")[2])
             if node.ephemeral_owner != NO_SESSION:
                 self._ephemerals.setdefault(node.ephemeral_owner, set()).add(path)
         self._data_watches = _Watches()
@@ -190,7 +194,7 @@ class Tree:
     def children(self, path: str) -> tuple[list[str], Stat]:
         """Names of the children, sorted, and the node's own stat. NoNode."""
         node = self._node(path)
-        return sorted(self._children.get(path, ())), self._stat(path, node)
+        return sorted(_names(self._children, self._nodes, path)), self._stat(path, node)
 
     def paths(self) -> Iterator[str]:
         """Every node's path, parents before children; for exports and tests."""
@@ -334,7 +338,7 @@ class Tree:
         return node
 
     def _stat(self, path: str, node: NodeRecord) -> Stat:
-        return _stat(node, len(self._children.get(path, ())))
+        return _stat(node, len(_names(self._children, self._nodes, path)))
 
 
 def _stat(node: NodeRecord, num_children: int) -> Stat:
@@ -389,7 +393,18 @@ class _Watches:
 class _Transaction:
     """Operations carried out in place, with what it takes to undo them."""
 
-    __slots__ = ("_children", "_moves", "_nodes", "_now_ms", "_session_id", "_zxid", "before", "happened", "results")
+    __slots__ = (
+        "_children",
+        "_moves",
+        "_nodes",
+        "_now_ms",
+        "_same",
+        "_session_id",
+        "_zxid",
+        "before",
+        "happened",
+        "results",
+    )
 
     def __init__(
         self, nodes: dict[str, NodeRecord], children: dict[str, set[str]], session_id: int, zxid: int, now_ms: int
@@ -400,6 +415,8 @@ class _Transaction:
         self._zxid = zxid
         self._now_ms = now_ms
         self._moves: list[tuple[bool, str, str]] = []
+        self._same: dict[NodeRecord, NodeRecord] = {}
+        """Equal nodes are one object: a transaction makes hundreds of them, of partitions that are led alike."""
         self.before: dict[str, NodeRecord | None] = {}
         """Every node touched, as it was before; None: it was not there."""
         self.results: list[OperationResult] = []
@@ -421,9 +438,9 @@ class _Transaction:
     def undo(self) -> None:
         for was_added, parent, name in reversed(self._moves):
             if was_added:
-                self._children[parent].discard(name)
+                _remove_name(self._children, parent, name)
             else:
-                self._children.setdefault(parent, set()).add(name)
+                _add_name(self._children, parent, name)
         for path, node in self.before.items():
             if node is None:
                 self._nodes.pop(path, None)
@@ -465,14 +482,14 @@ class _Transaction:
         node = node._replace(data=data, mzxid=self._zxid, mtime=self._now_ms, version=node.version + 1)
         self._put(path, node)
         self.happened.append((EventType.NODE_DATA_CHANGED, path))
-        return _stat(node, len(self._children.get(path, ())))
+        return _stat(node, len(_names(self._children, self._nodes, path)))
 
     def _delete(self, operation: Delete) -> None:
         path = operation.path
         if path == ROOT:
             raise BadArguments(path, "the root cannot be deleted")
         self._expect(path, operation.version)
-        if self._children.get(path):
+        if _names(self._children, self._nodes, path):
             raise NotEmpty(path)
         self._put(path, None)
         parent_path = parent_of(path)
@@ -494,14 +511,30 @@ class _Transaction:
         if node is None:
             del self._nodes[path]
         else:
-            self._nodes[path] = node
+            self._nodes[path] = self._same.setdefault(node, node)
 
     def _move(self, added: bool, parent: str, name: str) -> None:
         self._moves.append((added, parent, name))
         if added:
-            self._children.setdefault(parent, set()).add(name)
+            _add_name(self._children, parent, name)
         else:
-            names = self._children[parent]
-            names.discard(name)
-            if not names:
-                del self._children[parent]
+            _remove_name(self._children, parent, name)
+
+
+def _add_name(children: dict[str, set[str]], parent: str, name: str) -> None:
+    if name != STATE:
+        children.setdefault(parent, set()).add(name)
+
+
+def _remove_name(children: dict[str, set[str]], parent: str, name: str) -> None:
+    if name != STATE:
+        names = children[parent]
+        names.discard(name)
+        if not names:
+            del children[parent]
+
+
+def _names(children: Mapping[str, set[str]], nodes: Container[str], path: str) -> Collection[str]:
+    """The names of a node's children."""
+    names = children.get(path, ())
+    return [*names, STATE] if f"{path.rstrip('/')}/{STATE}" in nodes else names

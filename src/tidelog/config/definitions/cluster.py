@@ -116,17 +116,19 @@ zookeeper.ssl.enabled.protocols | list | null | | low |
 zookeeper.ssl.endpoint.identification.algorithm | string | HTTPS | | low |
     TLS to ZooKeeper: whether a server's name is checked against its certificate; empty: it is not.
 zookeeper.ssl.keystore.location | string | null | | |
-    TLS to ZooKeeper: a PEM file with private key and certificate chain, where servers want a certificate.
-zookeeper.ssl.keystore.password | password | null | | | TLS to ZooKeeper: the private key's password.
+    TLS to ZooKeeper: a file with private key and certificate chain, where servers want a certificate.
+zookeeper.ssl.keystore.password | password | null | | |
+    TLS to ZooKeeper: the password of a PEM file's private key, or of a PKCS12 store.
 zookeeper.ssl.keystore.type | string | null | | |
-    TLS to ZooKeeper: the key store's format, PEM; null: as the file's name ends.
+    TLS to ZooKeeper: the key store's format, PEM or PKCS12; null: as the file's name ends.
 zookeeper.ssl.ocsp.enable | boolean | false | | low | TLS to ZooKeeper: OCSP; true stops the start.
 zookeeper.ssl.protocol | string | TLSv1.2 | | low | TLS to ZooKeeper: the protocol version.
 zookeeper.ssl.truststore.location | string | null | | |
-    TLS to ZooKeeper: a PEM file with the certificates that are trusted; null: the system's.
-zookeeper.ssl.truststore.password | password | null | | accepted | TLS to ZooKeeper: the trust store's password.
+    TLS to ZooKeeper: a file with the certificates that are trusted; null: the system's.
+zookeeper.ssl.truststore.password | password | null | | |
+    TLS to ZooKeeper: the trust store's password, of PKCS12.
 zookeeper.ssl.truststore.type | string | null | | |
-    TLS to ZooKeeper: the trust store's format, PEM; null: as the file's name ends.
+    TLS to ZooKeeper: the trust store's format, PEM or PKCS12; null: as the file's name ends.
 auto.create.topics.enable | boolean | true | | high |
     Whether asking for the metadata of an unknown topic creates it, when the client allows it.
 delete.topic.enable | boolean | true | | high | Whether topics can be deleted.

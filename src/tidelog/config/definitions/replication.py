@@ -23,9 +23,13 @@ leader.imbalance.check.interval.seconds | long | 300 | [1,...] | high |
 leader.imbalance.per.broker.percentage | int | 10 | | high |
     The share of a broker's leaderships in the wrong place, in per cent, above which the balance is restored.
 replica.placement | string | ordered | [ordered, striped] | cluster-wide |
-    How replicas of new topics and partitions are placed. ordered: round the brokers by id, racks in turn, as Kafka
-    did with ZooKeeper; more partitions continue the order. striped: racks in turn as in Kafka 4, but even over the
-    brokers of each topic, and with a look at what stands. A setting of tidelog's own.
+    tidelog's own: how replicas of new topics and partitions are placed. ordered: round the brokers by id, racks in
+    turn, as Kafka did with ZooKeeper; more partitions continue the order. striped: racks in turn as in Kafka 4, but
+    even over the brokers of each topic, and with a look at what stands.
+isr.return.wait.ms | int | 30000 | [0,...] | cluster-wide |
+    tidelog's own: how long an election waits for members of the ISR that are away, where the machines of all that are
+    there were booted anew after an unclean stop (a power cut of all): each may lack what it had not flushed, and of
+    those that are back then the one with the longest log leads. 0: none waits.
 num.replica.fetchers | int | 1 | [1,...] | high; cluster-wide; accepted |
     Fetchers from each other broker. One is all there is: it is no thread here, and a second would gain nothing.
 num.replica.alter.log.dirs.threads | int | null | | high; accepted |

@@ -43,10 +43,10 @@ password.encoder.cipher.algorithm | string | AES/CBC/PKCS5Padding | | low; accep
 password.encoder.iterations | int | 4096 | [1024,...] | low; accepted | Iterations of those passwords' key.
 password.encoder.key.length | int | 128 | [8,...] | low; accepted | Bits of those passwords' key.
 password.encoder.keyfactory.algorithm | string | null | | low; accepted | How that key is made.
-ssl.allow.dn.changes | boolean | false | | low; accepted |
-    TLS: whether a key store may be replaced by one with another distinguished name.
-ssl.allow.san.changes | boolean | false | | low; accepted |
-    TLS: whether a key store may be replaced by one with other alternative names.
+ssl.allow.dn.changes | boolean | false | | low |
+    TLS: whether a listener's key store may be altered to one with another distinguished name.
+ssl.allow.san.changes | boolean | false | | low |
+    TLS: whether a listener's key store may be altered to one with other alternative names.
 ssl.cipher.suites | list | | | per-broker | TLS: cipher suites; empty: the library's.
 ssl.client.auth | string | none | [required, requested, none] | per-broker |
     TLS: whether clients must, may or need not show a certificate.
@@ -59,8 +59,8 @@ ssl.keymanager.algorithm | string | SunX509 | | per-broker; accepted | TLS: Java
 ssl.keystore.certificate.chain | password | null | | per-broker | TLS: the certificate chain, PEM.
 ssl.keystore.key | password | null | | per-broker | TLS: the private key, PEM.
 ssl.keystore.location | string | null | | per-broker | TLS: the key store's file.
-ssl.keystore.password | password | null | | per-broker; accepted | TLS: the key store's password.
-ssl.keystore.type | string | JKS | | per-broker | TLS: the key store's format.
+ssl.keystore.password | password | null | | per-broker | TLS: the key store's password, of PKCS12.
+ssl.keystore.type | string | JKS | | per-broker | TLS: the key store's format, PEM or PKCS12.
 ssl.principal.mapping.rules | string | DEFAULT | | low | TLS: how a certificate's name becomes a principal.
 ssl.protocol | string | TLSv1.3 | | per-broker; accepted | TLS: the protocol of new connections.
 ssl.provider | string | null | | per-broker; accepted | TLS: Java's provider.
@@ -68,8 +68,8 @@ ssl.secure.random.implementation | string | null | | low; per-broker; accepted |
 ssl.trustmanager.algorithm | string | PKIX | | per-broker; accepted | TLS: Java's trust manager.
 ssl.truststore.certificates | password | null | | per-broker | TLS: trusted certificates, PEM.
 ssl.truststore.location | string | null | | per-broker | TLS: the trust store's file.
-ssl.truststore.password | password | null | | per-broker; accepted | TLS: the trust store's password.
-ssl.truststore.type | string | JKS | | per-broker | TLS: the trust store's format.
+ssl.truststore.password | password | null | | per-broker | TLS: the trust store's password, of PKCS12.
+ssl.truststore.type | string | JKS | | per-broker | TLS: the trust store's format, PEM or PKCS12.
 sasl.client.callback.handler.class | class | null | | accepted | SASL: a class that answers a client's questions.
 sasl.enabled.mechanisms | list | GSSAPI | | per-broker | SASL: mechanisms that listeners offer.
 sasl.jaas.config | password | null | | per-broker |
