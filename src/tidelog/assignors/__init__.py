@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tidelog.assignors.assignor import Assignor
+from tidelog.assignors.assignor import Assignor, SteppingAssignor
 from tidelog.assignors.range import RangeAssignor
 from tidelog.assignors.round_robin import RoundRobinAssignor
 from tidelog.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
@@ -23,7 +23,11 @@ def _by_name(*assignors: Assignor) -> Mapping[str, Assignor]:
 
 CONSUMERS: Final = _by_name(RangeAssignor(), RoundRobinAssignor(), StickyAssignor(), CooperativeStickyAssignor())
 """What consumers name in partition.assignment.strategy, by name."""
-BROKERS: Final = _by_name(UniformAssignor(), RangeAssignor(nearness=False))
+_UNIFORM: Final = UniformAssignor()
+_PLAIN_RANGE: Final = RangeAssignor(nearness=False)
+BROKERS: Final[Mapping[str, SteppingAssignor]] = MappingProxyType(
+    {_UNIFORM.name: _UNIFORM, _PLAIN_RANGE.name: _PLAIN_RANGE}
+)
 """What consumers name in group.remote.assignor, by name; the first one is the default."""
 
 

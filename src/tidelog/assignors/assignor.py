@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NewType, Protocol
 
+from tidelog.assignors.steps import Pace, Steps, at_once, order_of
 from tidelog.model.identifiers import TopicId, TopicPartition
 
 MemberId = NewType("MemberId", str)
@@ -82,6 +83,16 @@ class Assignor(Protocol):
         ...
 
 
+class SteppingAssignor(Assignor, Protocol):
+    """One that the broker runs (KIP-848), which has other things to do meanwhile."""
+
+    def steps(
+        self, members: Mapping[MemberId, Subscription], topics: Mapping[str, TopicLayout]
+    ) -> Steps[dict[MemberId, Assignment]]:
+        """As `assign`, with a rest between any two steps."""
+        ...
+
+
 def is_cooperative(assignor: Assignor) -> bool:
     """Whether members keep what they own during a rebalance, since `assign` withholds what changes hands (KIP-429).
 
@@ -104,19 +115,29 @@ def by_text(text: str) -> bytes:
 
 def in_order(members: Mapping[MemberId, Subscription]) -> list[MemberId]:
     """Static members by instance id, then the others by member id: a static one keeps its place over restarts."""
+    return at_once(ordered(members))
 
-    def place(member: MemberId) -> tuple[bool, bytes]:
-        instance = members[member].instance_id
-        return (True, by_text(member)) if instance is None else (False, by_text(instance))
 
-    return sorted(members, key=place)
+def ordered(members: Mapping[MemberId, Subscription]) -> Steps[list[MemberId]]:
+    """`in_order`, in steps."""
+    pace = Pace()
+    keys: list[bytes] = []
+    for member, subscription in members.items():
+        instance = subscription.instance_id
+        keys.append(b"\x01" + by_text(member) if instance is None else b"\x00" + by_text(instance))
+        if pace.is_over():
+            yield
+    ids = list(members)
+    order = yield from order_of(keys)
+    return [ids[index] for index in order]
 
 
 def subscribed_topics(
     members: Mapping[MemberId, Subscription], topics: Mapping[str, TopicLayout]
 ) -> dict[str, TopicLayout]:
     """The topics that exist, have partitions and are wanted by a member, by name in order."""
-    wanted = frozenset[str]().union(*(subscription.topics for subscription in members.values()))
+    # Most members have the very same set, which is looked at once.
+    wanted = frozenset[str]().union(*{subscription.topics for subscription in members.values()})
     names = (name for name in wanted if name in topics and topics[name].partitions > 0)
     return {name: topics[name] for name in sorted(names, key=by_text)}
 
@@ -125,4 +146,18 @@ def assignments(
     members: Mapping[MemberId, Subscription], given: Mapping[MemberId, Sequence[TopicPartition]]
 ) -> dict[MemberId, Assignment]:
     """An answer out of partitions by member, each member's in order."""
-    return {member: Assignment(tuple(sorted(given.get(member, ())))) for member in members}
+    return at_once(answered(members, given))
+
+
+def answered(
+    members: Mapping[MemberId, Subscription], given: Mapping[MemberId, Sequence[TopicPartition]]
+) -> Steps[dict[MemberId, Assignment]]:
+    """`assignments`, in steps."""
+    pace = Pace()
+    answer: dict[MemberId, Assignment] = {}
+    for member in members:
+        partitions = given.get(member, ())
+        answer[member] = Assignment(tuple(sorted(partitions)))
+        if pace.is_over(len(partitions) + 1):
+            yield
+    return answer

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from operator import mul
 from typing import Final, TypeVar
 
 from tidelog.assignors.assignor import by_text
+from tidelog.assignors.steps import Pace, Steps, at_once, order_of
 from tidelog.model.identifiers import TopicId
 
 T = TypeVar("T")
@@ -24,8 +27,26 @@ _HALVES: Final = struct.Struct(">qq")
 
 def strings_in_order(strings: Iterable[T]) -> list[T]:
     """As a HashSet of java.lang.String gives them."""
-    ordered = sorted((by_text(str(each)), each) for each in strings)
-    return _in_order([each for _, each in ordered], [_string_hash(text) for text, _ in ordered])
+    return at_once(strings_in_steps(strings))
+
+
+def strings_in_steps(strings: Iterable[T]) -> Steps[list[T]]:
+    """`strings_in_order`, in steps."""
+    pace = Pace()
+    entries = list(strings)
+    texts: list[bytes] = []
+    hashes: list[int] = []
+    for each in entries:
+        text = by_text(str(each))
+        texts.append(text)
+        hashes.append(_string_hash(text))
+        if pace.is_over():
+            yield
+    by_name = yield from order_of(texts)
+    places = _places([hashes[index] for index in by_name])
+    yield
+    by_place = yield from order_of(places)
+    return [entries[by_name[index]] for index in by_place]
 
 
 def topics_in_order(names: Iterable[str], ids: Mapping[str, TopicId]) -> list[str]:
@@ -53,19 +74,29 @@ def topic_rank(topic_id: TopicId | None) -> tuple[int, int]:
 
 
 def _in_order(entries: list[T], hashes: list[int]) -> list[T]:
+    return [entries[index] for index in at_once(order_of(_places(hashes)))]
+
+
+def _places(hashes: list[int]) -> list[int]:
+    """Where the entries that have these hashes stand in a table of their own."""
     size = SIZE_MIN
-    while 4 * len(entries) > 3 * size:
+    while 4 * len(hashes) > 3 * size:
         size *= 2
-    places = [(value ^ value >> 16) & (size - 1) for value in hashes]
-    return [entries[index] for index in sorted(range(len(entries)), key=places.__getitem__)]
+    return [(value ^ value >> 16) & (size - 1) for value in hashes]
 
 
 def _string_hash(text: bytes) -> int:
     """String.hashCode, unsigned, of UTF-16 code units."""
-    value = 0
-    for high, low in zip(text[::2], text[1::2], strict=True):
-        value = 31 * value + (high << 8 | low) & 0xFFFFFFFF
-    return value
+    count = len(text) // 2
+    units: tuple[int, ...] = struct.unpack(f">{count}H", text)
+    total: int = sum(map(mul, units, _powers(count)))
+    return total & 0xFFFFFFFF
+
+
+@lru_cache(maxsize=256)
+def _powers(count: int) -> tuple[int, ...]:
+    """By what the hash of a text multiplies each of its `count` code units."""
+    return tuple(pow(31, exponent, 1 << 32) for exponent in range(count - 1, -1, -1))
 
 
 def _topic_hash(topic_id: TopicId) -> int:

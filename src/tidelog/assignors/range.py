@@ -18,11 +18,12 @@ from tidelog.assignors.assignor import (
     MemberId,
     Subscription,
     TopicLayout,
-    assignments,
-    in_order,
+    answered,
+    ordered,
     subscribed_topics,
 )
 from tidelog.assignors.racks import Racks
+from tidelog.assignors.steps import Pace, Steps, at_once
 from tidelog.model.identifiers import TopicPartition
 
 
@@ -91,22 +92,34 @@ class RangeAssignor:
         self, members: Mapping[MemberId, Subscription], topics: Mapping[str, TopicLayout]
     ) -> dict[MemberId, Assignment]:
         """Runs of partitions for each member."""
+        return at_once(self.steps(members, topics))
+
+    def steps(
+        self, members: Mapping[MemberId, Subscription], topics: Mapping[str, TopicLayout]
+    ) -> Steps[dict[MemberId, Assignment]]:
+        """`assign`, in steps, without racks; with them all that is near is given in one."""
         given: dict[MemberId, list[TopicPartition]] = {member: [] for member in members}
-        shares = self._shares(members, topics)
+        shares = yield from self._shares(members, topics)
         if any(topic.racks_matter for topic in shares):
             _give_near(shares, given)
+        pace = Pace()
         for topic in shares:
             for member, partition in topic.runs():
                 given[member].append(topic.give(member, partition))
-        return assignments(members, given)
+                if pace.is_over():
+                    yield
+        return (yield from answered(members, given))
 
-    def _shares(self, members: Mapping[MemberId, Subscription], topics: Mapping[str, TopicLayout]) -> list[_Shares]:
-        ordered = in_order(members)
+    def _shares(
+        self, members: Mapping[MemberId, Subscription], topics: Mapping[str, TopicLayout]
+    ) -> Steps[list[_Shares]]:
+        order = yield from ordered(members)
         shares = []
         for name, layout in subscribed_topics(members, topics).items():
-            subscribers = [member for member in ordered if name in members[member].topics]
+            subscribers = [member for member in order if name in members[member].topics]
             racks = Racks.of(subscribers if self.nearness else (), members, {name: layout})
             shares.append(_Shares(name, layout, subscribers, racks))
+            yield
         return shares
 
 

@@ -13,10 +13,12 @@ Among equals `hash_order` decides, so that the outcome is Kafka's.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Final
 
-from tidelog.assignors.assignor import Assignment, MemberId, Subscription, TopicLayout, assignments, subscribed_topics
-from tidelog.assignors.hash_order import numbers_in_order, strings_in_order, topic_rank, topics_in_order
+from tidelog.assignors.assignor import Assignment, MemberId, Subscription, TopicLayout, answered, subscribed_topics
+from tidelog.assignors.hash_order import numbers_in_order, strings_in_steps, topic_rank, topics_in_order
+from tidelog.assignors.steps import STEP, Pace, Steps, at_once
 from tidelog.model.identifiers import TopicPartition
 
 ROUNDS_MAX: Final = 16
@@ -32,14 +34,26 @@ class UniformAssignor:
         self, members: Mapping[MemberId, Subscription], topics: Mapping[str, TopicLayout]
     ) -> dict[MemberId, Assignment]:
         """A balanced assignment that keeps what it can of `owned`."""
+        return at_once(self.steps(members, topics))
+
+    def steps(
+        self, members: Mapping[MemberId, Subscription], topics: Mapping[str, TopicLayout]
+    ) -> Steps[dict[MemberId, Assignment]]:
+        """`assign`, in steps."""
         known = subscribed_topics(members, topics)
-        owned = {
-            member: [each for each in members[member].owned if _wants(members[member], known, each)]
-            for member in strings_in_order(members)
-        }
+        order = yield from strings_in_steps(members)
+        pace = Pace()
+        owned: dict[MemberId, list[TopicPartition]] = {}
+        for member in order:
+            subscription = members[member]
+            owned[member] = [each for each in subscription.owned if _wants(subscription, known, each)]
+            if pace.is_over(len(subscription.owned) + 1):
+                yield
         if len({subscription.topics for subscription in members.values()}) == 1:
-            return assignments(members, _equal_shares(owned, known))
-        return assignments(members, _Levelled(members, known, owned).given())
+            given = yield from _equal_shares(owned, known)
+        else:
+            given = yield from _Levelled(members, known, owned).given()
+        return (yield from answered(members, given))
 
 
 def _wants(subscription: Subscription, topics: Mapping[str, TopicLayout], topic_partition: TopicPartition) -> bool:
@@ -49,20 +63,21 @@ def _wants(subscription: Subscription, topics: Mapping[str, TopicLayout], topic_
 
 def _equal_shares(
     owned: Mapping[MemberId, list[TopicPartition]], topics: Mapping[str, TopicLayout]
-) -> dict[MemberId, list[TopicPartition]]:
+) -> Steps[dict[MemberId, list[TopicPartition]]]:
     """Of those that have more than the least share the first keep the larger one, and the last of the others get it."""
+    pace = Pace()
     least, extras = divmod(sum(layout.partitions for layout in topics.values()), len(owned))
     above = [member for member, partitions in owned.items() if len(partitions) > least]
     others = [member for member, partitions in owned.items() if len(partitions) <= least]
     larger = {*above[:extras], *others[len(others) - max(0, extras - len(above)) :]}
     quotas = {member: least + (member in larger) for member in owned}
+    yield
     ids = {name: layout.topic_id for name, layout in topics.items() if layout.topic_id is not None}
-    order = topics_in_order(topics, ids)
-    held = {each for partitions in owned.values() for each in partitions}
-    every = (TopicPartition(name, p) for name in order for p in range(topics[name].partitions))
-    unassigned = [each for each in every if each not in held]
+    unassigned = yield from _unowned(owned, topics, topics_in_order(topics, ids))
     given: dict[MemberId, list[TopicPartition]] = {}
     for member, partitions in owned.items():
+        if pace.is_over(len(partitions) + 1):
+            yield
         if len(partitions) <= quotas[member]:
             given[member] = list(partitions)
             continue
@@ -78,9 +93,32 @@ def _equal_shares(
         unassigned += mine[quotas[member] :]
     rest = iter(unassigned)
     for member, partitions in given.items():
-        for _ in range(quotas[member] - len(partitions)):
-            partitions.append(next(rest))
+        missing = quotas[member] - len(partitions)
+        partitions.extend(islice(rest, missing))
+        if pace.is_over(missing + 1):
+            yield
     return given
+
+
+def _unowned(
+    owned: Mapping[MemberId, list[TopicPartition]], topics: Mapping[str, TopicLayout], order: Sequence[str]
+) -> Steps[list[TopicPartition]]:
+    """The partitions that no member has, topic after topic in that order."""
+    pace = Pace()
+    held: set[TopicPartition] = set()
+    for partitions in owned.values():
+        held.update(partitions)
+        if pace.is_over(len(partitions) + 1):
+            yield
+    unowned: list[TopicPartition] = []
+    for name in order:
+        count = topics[name].partitions
+        for start in range(0, count, STEP):
+            every = (TopicPartition(name, partition) for partition in range(start, min(start + STEP, count)))
+            unowned += [each for each in every if each not in held]
+            if pace.is_over(STEP):
+                yield
+    return unowned
 
 
 class _Levels:
@@ -96,9 +134,10 @@ class _Levels:
     """
 
     def __init__(self, subscribers: Sequence[int], loads: list[int]) -> None:
-        """`loads` [member] are the caller's, which changes them as partitions move."""
+        """`subscribers` ascend; `loads` [member] are the caller's, which changes them as partitions move."""
         self._loads = loads
-        self._members = sorted(subscribers, key=lambda member: (loads[member], member))
+        # Among equal loads they stay in their own order.
+        self._members = sorted(subscribers, key=loads.__getitem__)
         self._low = loads[self._members[0]] - 1
         self._low_end = 0
         self._next_taker = 0
@@ -161,57 +200,77 @@ class _Levelled:
         owned: Mapping[MemberId, list[TopicPartition]],
     ) -> None:
         self._members = list(owned)
+        self._subscriptions = members
         self._topics = topics
+        self._owned = owned
         self._loads = [len(partitions) for partitions in owned.values()]
         self._owners: dict[str, list[int | None]] = {
             name: [None] * layout.partitions for name, layout in topics.items()
         }
-        for number, partitions in enumerate(owned.values()):
-            for topic, partition in partitions:
-                self._owners[topic][partition] = number
-        self._subscribers = {
-            name: [number for number, member in enumerate(self._members) if name in members[member].topics]
-            for name in topics
-        }
-        # `topics` are sorted by name, which decides where ids are not known.
-        self._order = sorted(topics, key=self._precedence)
+        self._subscribers: dict[str, list[int]] = {}
+        self._pace = Pace()
 
-    def given(self) -> dict[MemberId, list[TopicPartition]]:
+    def given(self) -> Steps[dict[MemberId, list[TopicPartition]]]:
         """[member] -> its partitions."""
-        for topic in self._order:
-            self._deal(topic)
-        self._level_all([topic for topic in self._order if len(self._subscribers[topic]) > 1])
+        yield from self._look()
+        # `topics` are sorted by name, which decides where ids are not known.
+        order = sorted(self._topics, key=self._precedence)
+        for topic in order:
+            yield from self._deal(topic)
+        yield from self._level_all([topic for topic in order if len(self._subscribers[topic]) > 1])
         given: dict[MemberId, list[TopicPartition]] = {member: [] for member in self._members}
         for topic, owners in self._owners.items():
             for partition, owner in enumerate(owners):
                 assert owner is not None, "every topic has a subscriber, or it would not be here"
                 given[self._members[owner]].append(TopicPartition(topic, partition))
+                if self._pace.is_over():
+                    yield
         return given
+
+    def _look(self) -> Steps[None]:
+        """Which member has which partition, and which subscribe to a topic."""
+        for number, partitions in enumerate(self._owned.values()):
+            for topic, partition in partitions:
+                self._owners[topic][partition] = number
+            if self._pace.is_over(len(partitions) + 1):
+                yield
+        wanted = [self._subscriptions[member].topics for member in self._members]
+        for name in self._topics:
+            self._subscribers[name] = [number for number, names in enumerate(wanted) if name in names]
+            if self._pace.is_over(len(wanted) // 8):  # A look is a small part of what a member costs elsewhere.
+                yield
 
     def _precedence(self, topic: str) -> tuple[float, int, tuple[int, int]]:
         subscribers = len(self._subscribers[topic])
         return -len(self._owners[topic]) / subscribers, subscribers, topic_rank(self._topics[topic].topic_id)
 
-    def _deal(self, topic: str) -> None:
+    def _deal(self, topic: str) -> Steps[None]:
         """Gives the topic's partitions without an owner to its least loaded subscribers."""
         levels = _Levels(self._subscribers[topic], self._loads)
+        if self._pace.is_over(len(self._subscribers[topic]) // 8):
+            yield
         owners = self._owners[topic]
         for partition, owner in enumerate(owners):
             if owner is None:
                 owners[partition] = taker = levels.taker()
                 self._loads[taker] += 1
+            if self._pace.is_over():
+                yield
 
-    def _level_all(self, topics: list[str]) -> None:
+    def _level_all(self, topics: list[str]) -> Steps[None]:
         """Levels one topic after the other until all are level, for levelling one may tilt another."""
         level = 0
         for turn in range(ROUNDS_MAX * len(topics)):
-            level = 0 if self._level(topics[turn % len(topics)]) else level + 1
+            moved = yield from self._level(topics[turn % len(topics)])
+            level = 0 if moved else level + 1
             if level == len(topics):
                 return
 
-    def _level(self, topic: str) -> int:
+    def _level(self, topic: str) -> Steps[int]:
         """Moves partitions of the topic from most to least loaded subscribers; how many moved."""
         levels = _Levels(self._subscribers[topic], self._loads)
+        if self._pace.is_over(len(self._subscribers[topic]) // 8):
+            yield
         if levels.spread <= 1:
             return 0
         owners = self._owners[topic]
@@ -219,6 +278,8 @@ class _Levelled:
         for partition, owner in enumerate(owners):
             if owner is not None:
                 to_give.setdefault(owner, []).append(partition)
+            if self._pace.is_over():
+                yield
         moved = 0
         while not levels.are_level():
             giver = levels.giver()
@@ -234,4 +295,6 @@ class _Levelled:
             self._loads[giver] -= 1
             self._loads[taker] += 1
             moved += 1
+            if self._pace.is_over():
+                yield
         return moved

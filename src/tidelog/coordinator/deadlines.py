@@ -30,6 +30,11 @@ class Deadlines:
         """When `key` is due; None when it is not set."""
         return self._due.get(key)
 
+    def is_due(self, key: Hashable, now_ms: int) -> bool:
+        """Whether `key` is set, and due by now."""
+        due_ms = self._due.get(key)
+        return due_ms is not None and due_ms <= now_ms
+
     def set(self, key: Hashable, due_ms: int) -> None:
         """`key` is due at `due_ms`; an earlier deadline of it no longer counts."""
         before = self._due.get(key)

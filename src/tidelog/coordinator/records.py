@@ -26,6 +26,7 @@ from tidelog.protocol.coordinator_records import (
     value_class,
 )
 from tidelog.protocol.errors import ProtocolError, UnsupportedVersion
+from tidelog.records.record import Record, encode_records
 
 NEVER: Final = -1
 
@@ -66,6 +67,38 @@ class CoordinatorRecord(NamedTuple):
         """Key and value as they are written."""
         value = self.value
         return encode_key(self.key), None if value is None else encode_value(value, self.version)
+
+
+class PreparedRecords:
+    """Many records that are encoded before they are written, in steps. They are the only write of their result, and a
+    batch of their own.
+
+    Where the state is in memory they are replayed as one: `key` says what they come to.
+    """
+
+    __slots__ = ("_parts", "count", "key", "size")
+
+    value: Final = None
+    producer: Final = None
+
+    def __init__(self) -> None:
+        self.key: object = None
+        self.count = 0
+        self.size = 0
+        """Bytes of `body`."""
+        self._parts: list[bytes] = []
+
+    def add(self, record: CoordinatorRecord) -> None:
+        """One more; its time is that of the batch."""
+        part = encode_records([Record(self.count, 0, *record.encode())], 0, 0)
+        self._parts.append(part)
+        self.count += 1
+        self.size += len(part)
+
+    @property
+    def body(self) -> bytes:
+        """The record section of the batch."""
+        return b"".join(self._parts)
 
 
 def decode_record(

@@ -18,3 +18,5 @@ class Result(Generic[W, R]):
     writes: list[W] = field(default_factory=list)
     replies: list[tuple[int, R]] = field(default_factory=list)
     """(request id, answer); a request may be answered by a later event than its own."""
+    goes_on: bool = False
+    """Whether this was one step of a longer work: before the next `TimePassed` clients are to have their turn."""

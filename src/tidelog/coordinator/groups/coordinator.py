@@ -25,10 +25,11 @@ from tidelog.coordinator.groups.events import (
 )
 from tidelog.coordinator.groups.offset_events import CommitOffsets, ExpireOffsets, FetchOffsets, ForgetPartitions
 from tidelog.coordinator.groups.offsets import Offsets
+from tidelog.coordinator.groups.refusals import RefusalLog
 from tidelog.coordinator.groups.share.events import DescribeShareGroup, ForgetTopics, ShareGroupPartitions
 from tidelog.coordinator.groups.share.groups import ShareGroups
 from tidelog.coordinator.groups.state import CoordinatorState
-from tidelog.coordinator.records import OffsetRecord, decode_offset_key, decode_record
+from tidelog.coordinator.records import OffsetRecord, PreparedRecords, decode_offset_key, decode_record
 from tidelog.coordinator.result import Result
 from tidelog.coordinator.state_machine import StateMachine, TimePassed
 from tidelog.model.errors import ErrorCode
@@ -62,6 +63,7 @@ class GroupCoordinator(CoordinatorState, StateMachine):
     def __init__(self, settings: GroupSettings | None = None, counts: GroupCounts | None = None) -> None:
         super().__init__(settings)
         self._counts = GroupCounts() if counts is None else counts
+        self._refusals = RefusalLog()
         self.offsets = Offsets(self)
         self.classic = ClassicGroups(self)
         self.consumers = ConsumerGroups(self)
@@ -103,6 +105,8 @@ class GroupCoordinator(CoordinatorState, StateMachine):
     def handle(self, now_ms: int, event: Any) -> GroupResult:
         result: GroupResult = Result()
         self._handlers[type(event)](now_ms, event, result)
+        if result.replies:
+            self._refusals.look(now_ms, event, result.replies, self.groups)
         if result.writes:
             self._counts.wrote(event, result.writes)
         return result
@@ -110,6 +114,9 @@ class GroupCoordinator(CoordinatorState, StateMachine):
     def replay(self, record: Any) -> None:
         if type(record) is OffsetRecord:
             self.offsets.store.replay(record)
+            return
+        if type(record) is PreparedRecords:
+            self._replayers[type(record.key)](record.key, None)
             return
         key, value, _, _ = record
         # KeyError for a write of our own that no part claims: `load` would forget it without a word.

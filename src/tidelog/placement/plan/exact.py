@@ -4,8 +4,8 @@
     it needs no more than there are racks. A disk's load is in its band, but for what is outside of it, which is made
     least first; then, at that, the bytes moved are.
 
-The solver stops by its count of nodes, never by time, with one thread and a fixed seed: the same problem has the same
-answer. It is told what the local search found, and can only be better.
+The solver stops by its count of nodes, never by time, without parallel search and with a fixed seed: the same problem
+has the same answer. It is told what the local search found, and can only be better.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ class _Program:
         self.solver: Any = self.highs.Highs()
         for option, value in (
             ("output_flag", False),
-            ("threads", 1),
+            # Not `threads`: HiGHS refuses to run where its process has used another number of them before.
+            ("parallel", "off"),
             ("random_seed", 0),
             ("mip_max_nodes", NODES_MAX),
             ("mip_rel_gap", 0.0),
@@ -179,6 +180,8 @@ class _Program:
     def minimize(self, goal: Any) -> tuple[float, float] | None:
         """The least value found and the bound; None where nothing was found."""
         self.solver.minimize(goal)
+        if self.solver.getModelStatus() == self.highs.HighsModelStatus.kNotset:
+            raise RuntimeError("HiGHS did not run; uninstall highspy to plan by local search alone")
         info = self.solver.getInfo()
         if info.primal_solution_status != self.highs.SolutionStatus.kSolutionStatusFeasible:
             return None

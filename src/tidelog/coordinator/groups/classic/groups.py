@@ -129,10 +129,10 @@ class ClassicGroups(Part):
         if compatibility is None or not compatibility.classic_heartbeat(now_ms, event, result):
             result.replies.append((event.request_id, HeartbeatReply(ErrorCode.UNKNOWN_MEMBER_ID)))
 
-    def beat(self, now_ms: int, group_id: str, member_id: str, generation: int) -> bool:
+    def beat(self, now_ms: int, group_id: str, member_id: str, generation: int) -> int | None:
         """As the function of that name, of a group that may be of any kind."""
         group = self._groups.get(group_id)
-        return isinstance(group, ClassicGroup) and beat(now_ms, group, member_id, generation)
+        return beat(now_ms, group, member_id, generation) if isinstance(group, ClassicGroup) else None
 
     def _leave(self, now_ms: int, event: LeaveGroup, result: GroupResult) -> None:
         compatibility = self._compatibility_of(event.group)

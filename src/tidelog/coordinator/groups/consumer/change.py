@@ -7,11 +7,12 @@ Both protocols come through here: heartbeats of KIP-848, and the JoinGroup of me
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.coordinator.groups.consumer import records
+from tidelog.coordinator.groups.consumer.computation import TargetComputation
 from tidelog.coordinator.groups.consumer.group import ConsumerGroup, ResolvedPattern, target_of
 from tidelog.coordinator.groups.consumer.member import (
     NO_PARTITIONS,
@@ -87,9 +88,7 @@ class GroupChange:
         if not is_needed and group.topics_seen is turn.topics:
             return
         group.topics_seen = turn.topics
-        before = [] if self.before is None else [self.before]
-        after = [] if self.after is None else [self.after]
-        metadata_hash = turn.topics.hash_of(group.subscribed_topics_with(before, after, self.resolved))
+        metadata_hash = turn.topics.hash_of(self._subscribed())
         if is_needed or metadata_hash != group.metadata_hash:
             self.epoch += 1
             write_epoch(turn, group, self.epoch, metadata_hash)
@@ -104,7 +103,12 @@ class GroupChange:
             if not turn.is_expected(ASSIGN, group, ""):
                 turn.expect(ASSIGN, group, "", delay_ms)
             return
+        if is_large(turn, len(group.members) + (self.before is None and self.after is not None), self._subscribed()):
+            # With what this change writes, which the group does not know yet.
+            turn.expect_soon(ASSIGN, group)
+            return
         turn.expect_no_more(ASSIGN, group, "")
+        turn.computations.pop(group.group_id, None)
         former = dict(group.target)
         members = dict(group.members)
         if self.replaced is not None:
@@ -114,9 +118,7 @@ class GroupChange:
                 former[self.after.member_id] = former_target
         if self.after is not None:
             members[self.after.member_id] = self.after
-        assignor = group.assignor_with(self.before, self.after)
-        if assignor not in turn.settings.assignors:
-            assignor = turn.settings.assignors[0]
+        assignor = turn.assignor_or_default(group.assignor_with(self.before, self.after))
         patterns = group.patterns | self.resolved
         target = compute_target(members, former, patterns, turn.topics, assignor)
         for member_id, partitions in target.items():
@@ -146,6 +148,12 @@ class GroupChange:
             else:
                 turn.expect_no_more(REBALANCE, group, moved.member_id)
         return moved
+
+    def _subscribed(self) -> frozenset[str]:
+        """The topics that members want once this change is made."""
+        before = [] if self.before is None else [self.before]
+        after = [] if self.after is None else [self.after]
+        return self.group.subscribed_topics_with(before, after, self.resolved)
 
     # Patterns.
 
@@ -209,6 +217,35 @@ class GroupChange:
                 # Another release let it pass: it stays what it was.
                 continue
         return len(self.resolved) > count
+
+
+def assign_in_steps(turn: ConsumerTurn, group: ConsumerGroup) -> None:
+    """ASSIGN is due: the next step of the target of a large group, or the whole target of another one."""
+    computation = turn.computations.pop(group.group_id, None)
+    if not group.members:
+        return
+    if computation is None or computation.group is not group:
+        is_due = group.epoch > group.assignment_epoch and assignment_delay_ms(turn, group) <= 0
+        if not is_due or not is_large(turn, len(group.members), group.subscribed_topics):
+            GroupChange(turn, group, None, None).assign()
+            return
+        computation = TargetComputation(group, turn.topics, turn.assignor_or_default(group.assignor))
+    if computation.go_on():
+        turn.write(computation.result(turn.wall_ms))
+        if group.epoch > computation.epoch:
+            # The group has changed meanwhile.
+            turn.expect(ASSIGN, group, "", turn.settings_of(group.group_id).assignment_interval_ms)
+    else:
+        turn.computations[group.group_id] = computation
+        turn.expect_soon(ASSIGN, group)
+    turn.result.goes_on = True
+
+
+def is_large(turn: ConsumerTurn, members: int, subscribed: Iterable[str]) -> bool:
+    """Whether to compute the target of so many members, of these topics, would hold up the broker's other clients."""
+    topics = turn.topics.topics
+    partitions = sum(topics[name].layout.partitions for name in subscribed if name in topics)
+    return members + partitions > turn.settings.assigned_at_once_max
 
 
 def check_room(turn: ConsumerTurn, group: ConsumerGroup, member_id: str) -> None:

@@ -13,7 +13,7 @@ for them without looking at ten thousand members.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -58,6 +58,17 @@ class ResolvedPattern:
     version: int
     """Of the view of topics."""
     wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewTarget:
+    """What the records of a new target come to, for a group that is in memory."""
+
+    group_id: str
+    epoch: int
+    wall_ms: int
+    changed: Mapping[str, Partitions]
+    """[member id] -> what it is to have; of those whose target is another one than before."""
 
 
 class ConsumerGroup(ModernGroup[ConsumerMember]):
@@ -283,6 +294,11 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
                     )
             case _:
                 raise AssertionError(f"{type(key).__name__} is not about a consumer group")
+
+    def replay_target(self, new: NewTarget) -> None:
+        """Brings in what the records of a whole target say."""
+        self.target.update(new.changed)
+        self.assignment_epoch, self.assigned_at_ms = new.epoch, new.wall_ms
 
     def _change(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
         for member, sign in ((before, -1), (after, 1)):

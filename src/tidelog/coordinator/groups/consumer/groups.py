@@ -19,7 +19,8 @@ from tidelog.coordinator.groups.classic.events import (
     SyncReply,
 )
 from tidelog.coordinator.groups.consumer import classic_compatibility
-from tidelog.coordinator.groups.consumer.change import GroupChange
+from tidelog.coordinator.groups.consumer.change import assign_in_steps
+from tidelog.coordinator.groups.consumer.computation import TargetComputation
 from tidelog.coordinator.groups.consumer.description import described
 from tidelog.coordinator.groups.consumer.events import (
     ConsumerHeartbeat,
@@ -27,7 +28,7 @@ from tidelog.coordinator.groups.consumer.events import (
     DescribeConsumerGroup,
     DescribedConsumerGroup,
 )
-from tidelog.coordinator.groups.consumer.group import ConsumerGroup
+from tidelog.coordinator.groups.consumer.group import ConsumerGroup, NewTarget
 from tidelog.coordinator.groups.consumer.heartbeat import fence, heartbeat
 from tidelog.coordinator.groups.consumer.member import MemberState
 from tidelog.coordinator.groups.consumer.turn import (
@@ -43,7 +44,8 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 
 if TYPE_CHECKING:
-    from tidelog.coordinator.groups.part import DeadlineHandler, EventHandler, GroupResult
+    from tidelog.coordinator.groups.part import DeadlineHandler, EventHandler, GroupResult, Replayer
+    from tidelog.coordinator.groups.state import CoordinatorState
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +64,20 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerTurn]):
         messages.ConsumerGroupRegularExpressionKey,
     )
     NOUN = "a consumer group"
+
+    def __init__(self, coordinator: CoordinatorState) -> None:
+        super().__init__(coordinator)
+        self._computations: dict[str, TargetComputation] = {}
+        """[group id] -> its next target, where that is computed in steps."""
+
+    def replayers(self) -> Mapping[type, Replayer]:
+        return {**super().replayers(), NewTarget: self._replay_target}
+
+    def _replay_target(self, new: NewTarget, _: object) -> None:
+        """A whole target at once."""
+        group = self._find(new.group_id)
+        assert group is not None, "its target was computed in this very event"
+        group.replay_target(new)
 
     def handlers(self) -> Mapping[type, EventHandler]:
         return {ConsumerHeartbeat: self._heartbeat, DescribeConsumerGroup: self._describe}
@@ -172,11 +188,11 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerTurn]):
         group = self._find(key.group_id)
         if group is None:
             # It was deleted, or is of the other kind now.
+            self._computations.pop(key.group_id, None)
             return
         turn = self._turn(now_ms, wall_ms, result)
         if key.kind == ASSIGN:
-            if group.members:
-                GroupChange(turn, group, None, None).assign()
+            assign_in_steps(turn, group)
             return
         member = group.members.get(key.member_id)
         if member is None:
@@ -191,4 +207,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerTurn]):
 
     def _turn(self, now_ms: int, wall_ms: int, result: GroupResult) -> ConsumerTurn:
         state = self._coordinator
-        return ConsumerTurn(now_ms, wall_ms, state.settings, self._topics, state.deadlines, self._groups, result)
+        groups, computations = self._groups, self._computations
+        return ConsumerTurn(
+            now_ms, wall_ms, state.settings, self._topics, state.deadlines, groups, computations, result
+        )

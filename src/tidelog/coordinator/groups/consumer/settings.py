@@ -19,6 +19,9 @@ class ConsumerSettings:
     assignment_interval_ms: int = 0
     """Time between two targets of a group (KIP-1263): members that come together share one. This default is for tests;
     a broker always gives group.consumer.assignment.interval.ms, 1,000 as in Kafka."""
+    assigned_at_once_max: int = 512
+    """Members and partitions of a group whose target is computed at once, in less than five milliseconds; that of a
+    larger one in steps."""
     pattern_refresh_ms: int = 600_000
     """How often patterns are looked at again, should nothing else call for it."""
     may_upgrade: bool = True

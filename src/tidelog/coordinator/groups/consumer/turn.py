@@ -8,12 +8,13 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.coordinator.deadlines import Deadlines
 from tidelog.coordinator.groups.classic.turn import ClassicTurn
+from tidelog.coordinator.groups.consumer.computation import TargetComputation
 from tidelog.coordinator.groups.consumer.group import ConsumerGroup
 from tidelog.coordinator.groups.consumer.member import ConsumerMember
 from tidelog.coordinator.groups.consumer.settings import ConsumerSettings
 from tidelog.coordinator.groups.settings import GroupSettings
 from tidelog.coordinator.groups.topics_view import TopicsView
-from tidelog.coordinator.records import CoordinatorRecord
+from tidelog.coordinator.records import CoordinatorRecord, PreparedRecords
 from tidelog.coordinator.result import Result
 
 SESSION: Final = "consumer-session"
@@ -48,6 +49,8 @@ class ConsumerTurn:
     deadlines: Deadlines
     groups: MutableMapping[str, Any]
     """[group id] -> ConsumerGroup, ClassicGroup."""
+    computations: MutableMapping[str, TargetComputation]
+    """[group id] -> its next target, where that is computed in steps."""
     result: Result[Any, Any]
 
     @property
@@ -63,7 +66,11 @@ class ConsumerTurn:
         """The same for a group that is, or becomes, classic."""
         return ClassicTurn(self.now_ms, self.wall_ms, self.all_settings, self.result)
 
-    def write(self, record: CoordinatorRecord) -> None:
+    def assignor_or_default(self, name: str | None) -> str:
+        """The assignor that a group's members want, where it is allowed."""
+        return name if name in self.settings.assignors else self.settings.assignors[0]
+
+    def write(self, record: CoordinatorRecord | PreparedRecords) -> None:
         self.result.writes.append(record)
 
     def reply(self, request_id: int, reply: object) -> None:
@@ -81,6 +88,11 @@ class ConsumerTurn:
 
     def expect(self, kind: str, group: ConsumerGroup, member_id: str, timeout_ms: int) -> None:
         self.deadlines.set(ConsumerDeadline(kind, group.group_id, member_id), self.now_ms + timeout_ms)
+
+    def expect_soon(self, kind: str, group: ConsumerGroup) -> None:
+        """The deadline is due now, in an event of its own; where it was before, it stays so."""
+        if not self.deadlines.is_due(ConsumerDeadline(kind, group.group_id), self.now_ms):
+            self.expect(kind, group, "", 0)
 
     def is_expected(self, kind: str, group: ConsumerGroup, member_id: str) -> bool:
         return ConsumerDeadline(kind, group.group_id, member_id) in self.deadlines
