@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 if TYPE_CHECKING:
     from pyspark_tidelog.batch import TidelogBatchReader
     from pyspark_tidelog.lag import LagListener
+    from pyspark_tidelog.options import SourceOptions
     from pyspark_tidelog.sink.writers import TidelogBatchWriter, TidelogStreamWriter
     from pyspark_tidelog.stream import TidelogStreamReader
 
@@ -43,15 +44,20 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> "TidelogBatchReader":
         from pyspark_tidelog.batch import TidelogBatchReader
-        from pyspark_tidelog.options import parse_options
 
-        return TidelogBatchReader(parse_options(self.options, streaming=False))
+        return TidelogBatchReader(self._options(schema, streaming=False))
 
     def streamReader(self, schema: StructType) -> "TidelogStreamReader":  # noqa: N802  # Spark's name.
-        from pyspark_tidelog.options import parse_options
         from pyspark_tidelog.stream import TidelogStreamReader
 
-        return TidelogStreamReader(parse_options(self.options, streaming=True))
+        return TidelogStreamReader(self._options(schema, streaming=True))
+
+    def _options(self, schema: StructType, *, streaming: bool) -> "SourceOptions":
+        """`schema` is the source's own, or a user's, which says the columns then."""
+        from pyspark_tidelog.options import parse_options
+        from pyspark_tidelog.schema import columns_of
+
+        return parse_options(self.options, streaming=streaming).with_columns(columns_of(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> "TidelogBatchWriter":
         from pyspark_tidelog.errors import SourceError

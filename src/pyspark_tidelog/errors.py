@@ -25,3 +25,7 @@ class DataLoss(SourceError):
             f"{what} Nothing was skipped: the read stops here. To go on without these records, set failOnDataLoss to"
             f" false: {instead}."
         )
+
+
+class ReadFailed(SourceError):
+    """The cluster did not give records that it has, for as long as a task waits: Spark tries the task again."""

@@ -10,9 +10,9 @@ import json
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from pyspark_tidelog import kafka_settings
 from pyspark_tidelog.errors import OptionError
@@ -88,6 +88,8 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     columns: tuple[str, ...] = COLUMNS
     """In the order of the DataFrame's columns."""
+    has_own_columns: bool = False
+    """Whether the option `columns` says them."""
     offsets_max_per_trigger: int | None = None
     offsets_min_per_trigger: int | None = None
     trigger_delay_ms_max: int = 15 * 60 * 1000
@@ -114,6 +116,12 @@ class SourceOptions:
     @property
     def include_headers(self) -> bool:
         return HEADERS in self.columns
+
+    def with_columns(self, columns: tuple[str, ...]) -> Self:
+        """The options with the columns of the DataFrame's schema. OptionError where the options say others."""
+        if self.has_own_columns and columns != self.columns:
+            raise OptionError("columns", f"says {','.join(self.columns)}, and the schema {','.join(columns)}")
+        return replace(self, columns=columns)
 
 
 _OWN: Final = [
@@ -182,6 +190,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool | None) -> Source
         timestamp_strategy=_parse_strategy(options),
         fail_on_data_loss=_parse_boolean(options, "failOnDataLoss", default=True),
         columns=_parse_columns(options),
+        has_own_columns="columns" in options,
         offsets_max_per_trigger=_parse_positive(options, "maxOffsetsPerTrigger"),
         offsets_min_per_trigger=_parse_positive(options, "minOffsetsPerTrigger"),
         trigger_delay_ms_max=_parse_duration_ms(options, "maxTriggerDelay", default=15 * 60 * 1000),

@@ -14,16 +14,16 @@ import pyarrow as pa
 
 from pyspark_tidelog.arrow import MICROSECONDS, RecordBatches, decoded_columns
 from pyspark_tidelog.connections import kept_cluster
-from pyspark_tidelog.errors import DataLoss
+from pyspark_tidelog.errors import DataLoss, ReadFailed
 from pyspark_tidelog.offsets import OffsetRange
 from pyspark_tidelog.options import SourceOptions
 from tidelog.client.blocking import BlockingCluster
-from tidelog.client.errors import OffsetOutOfRange, TopicChanged
+from tidelog.client.errors import ClientError, OffsetOutOfRange, TopicChanged
 from tidelog.client.fetching import READ_COMMITTED, READ_UNCOMMITTED, FetchedData, FetchSettings
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicId, parse_topic_id
 from tidelog.ports.disk import Bytes
-from tidelog.records.columns import AbortedTransactions, BatchFilter, Column, Columns, decode_columns
+from tidelog.records.columns import AbortedTransactions, BatchFilter, Column, Columns, OpenBatch, decode_columns
 from tidelog.records.errors import InvalidBatch
 from tidelog.records.implementation import ABSENT, PURE_COST
 
@@ -131,15 +131,16 @@ def _read_brokers(
             what = f"topic {offset_range.topic} was deleted and created again while {offset_range} was to be read."
             _lose(options, what, "these offsets are left out")
             return
-        except KafkaError as error:
-            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        except (KafkaError, ClientError) as error:
+            if isinstance(error, KafkaError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                what = f"{offset_range.topic_partition} is gone while {offset_range} was to be read."
+                _lose(options, what, "it is left out")
+                return
+            if not error.retriable:
                 raise
-            _lose(
-                options,
-                f"{offset_range.topic_partition} is gone while {offset_range} was to be read.",
-                "it is left out",
-            )
-            return
+            raise ReadFailed(
+                f"{offset_range.topic_partition} cannot be read from offset {position} on: {error}"
+            ) from error
 
 
 @cache
@@ -166,6 +167,7 @@ def _slices(
 ) -> Iterator[Columns]:
     """The records from `start` to before `end`, a slice after the other; some may have no rows. InvalidBatch."""
     place, next_offset = 0, start
+    opened = OpenBatch()
     while next_offset < end:
         columns = decode_columns(
             records,
@@ -177,6 +179,7 @@ def _slices(
             bytes_max=SLICE_BYTES_MAX,
             timestamp_scale=MICROSECONDS,
             aborted=aborted,
+            opened=opened,
         )
         yield columns
         if not columns.rows and columns.position == place and columns.next_offset == next_offset:

@@ -11,6 +11,11 @@ from typing import Final
 import pyspark
 
 PYSPARK_VERSION: Final = pyspark.__version__
+_CHECKPOINTING: Final = "" if PYSPARK_VERSION.startswith("4.0.") else "checkpointing."
+CHECKPOINTS_BY_FILE_SYSTEM: Final = (
+    f"org.apache.spark.sql.execution.streaming.{_CHECKPOINTING}FileSystemBasedCheckpointFileManager"
+)
+"""The class that writes checkpoints by Hadoop's FileSystem; Spark 4.1 moved it into a package of its own."""
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -49,6 +54,7 @@ except ImportError:
 
 
 __all__ = [
+    "CHECKPOINTS_BY_FILE_SYSTEM",
     "HAS_LIMITS",
     "PYSPARK_VERSION",
     "ReadAllAvailable",

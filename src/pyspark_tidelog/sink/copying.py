@@ -9,11 +9,11 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Final
 
-from pyspark_tidelog.sink.errors import SinkError, WriteStopped
+from pyspark_tidelog.sink.errors import SinkError, WriteStopped, not_written
 from pyspark_tidelog.sink.options import SinkOptions
 from pyspark_tidelog.sink.private_topic import delete_private_topic, delete_staged, open_cluster, read_mark
 from pyspark_tidelog.sink.staged import (
@@ -130,8 +130,17 @@ class _Transaction:
             base_sequence=0,
             transactional=True,
         )
-        self._cluster.run(append_batches(self._cluster.routing, self._identity, {partition: batch}))
+        self._append(self._cluster, {partition: batch})
         return start
+
+    def _append(self, cluster: BlockingCluster, batches: Mapping[TopicPartition, bytes | bytearray]) -> None:
+        """A batch for each partition; another one leads by now, or comes back in time."""
+        try:
+            cluster.run(append_batches(cluster.routing, self._identity, batches))
+        except Fenced:
+            raise
+        except (KafkaError, ClientError) as error:
+            raise not_written(batches, error) from error
 
     def _copy(self, plan: CopyPlan, topic: str) -> None:
         """Copies with some threads: a broker writes what one has sent while another one reads.
@@ -164,8 +173,10 @@ class _Transaction:
                 while queues:
                     if stop.is_set():
                         return copied
-                    heads = {target: queue.popleft() for target, queue in queues.items()}
-                    cluster.run(append_batches(cluster.routing, self._identity, heads))
+                    heads: dict[TopicPartition, bytes | bytearray] = {
+                        target: queue.popleft() for target, queue in queues.items()
+                    }
+                    self._append(cluster, heads)
                     queues = {target: queue for target, queue in queues.items() if queue}
         return copied
 

@@ -1,6 +1,10 @@
 """What the sink refuses, in words that name the topic, the partition and the row's reason."""
 
+from collections.abc import Iterable
+
 from pyspark_tidelog.errors import SourceError
+from tidelog.model.errors import TidelogError
+from tidelog.model.identifiers import TopicPartition
 
 
 class SinkError(SourceError):
@@ -21,3 +25,12 @@ class RowRefused(SinkError):
 
 class WriteStopped(SinkError):
     """The batch was not written: nothing of it is visible. What to do is in the message."""
+
+
+class NotWritten(SinkError):
+    """The cluster did not take rows, for as long as a task or the copy waits. With exactly-once nothing is visible."""
+
+
+def not_written(places: Iterable[TopicPartition], error: TidelogError) -> NotWritten:
+    """`error`, with the partitions that were to take batches."""
+    return NotWritten(f"rows were not written to {', '.join(sorted(map(str, places)))}: {error}")

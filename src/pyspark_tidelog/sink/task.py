@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 
 from pyspark_tidelog.sink.columns import Chunk, chunks
 from pyspark_tidelog.sink.encoding import Encoded, Encoding, encode_chunk
-from pyspark_tidelog.sink.errors import RowRefused, SinkError
+from pyspark_tidelog.sink.errors import RowRefused, SinkError, not_written
 from pyspark_tidelog.sink.options import SinkOptions
 from pyspark_tidelog.sink.partitioning import assign, make_partitioner
 from pyspark_tidelog.sink.private_topic import make_private_topic, message_bytes_max, open_cluster
 from pyspark_tidelog.sink.staged import StagedBatch, StagedWrite, pack, staging_partition
 from tidelog.client.blocking import BlockingCluster
+from tidelog.client.errors import ClientError
 from tidelog.client.partitioners import InvalidPartition, Partitioner, Partitions
 from tidelog.client.producing import produce_batches
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -93,11 +94,14 @@ def _produce(
     cluster: BlockingCluster, batches: Mapping[TopicPartition, bytes | bytearray], acks: int
 ) -> dict[TopicPartition, int]:
     """[partition] -> offset of its batch. A lost answer makes it send a batch again: the last place is told."""
-    outcomes = cluster.run(produce_batches(cluster.routing, batches, acks=acks))
+    try:
+        outcomes = cluster.run(produce_batches(cluster.routing, batches, acks=acks))
+    except ClientError as error:
+        raise not_written(batches, error) from error
     offsets: dict[TopicPartition, int] = {}
     for place, outcome in outcomes.items():
         if isinstance(outcome, KafkaError):
-            raise outcome
+            raise not_written([place], outcome) from outcome
         if acks == -1 and outcome.base_offset < 0:
             raise SinkError(f"the broker does not say where it has put a batch for {place}")
         offsets[place] = outcome.base_offset

@@ -249,4 +249,4 @@ def _await(session: Session, obeyed: Callable[[Run], bool], timeout_s: float) ->
                 raise Refused(["the process that carried out the plan has ended: see `tidelog reassign status`"])
         if time.monotonic() >= deadline:
             raise Refused([f"the process that carries out the plan has not answered within {timeout_s:g} s"])
-        time.sleep(LOOK_S)
+        time.sleep(LOOK_S)  # The other process speaks through the journal, a file, which sends no event.

@@ -2,26 +2,28 @@
 
 Prints `store: HOST:PORT`, where the metadata store is, with --metrics `metrics: http://HOST:PORT/metrics ...`, and
 `ready: HOST:PORT,...` when clients can connect to every broker. Ctrl-C or SIGTERM stops it cleanly. One broker runs in
-this process, several in processes of their own.
+this process, several in processes of their own. With `--brokers auto` the lines `brokers:`, `ids:`, `rack:` and
+`memory:` come before these: what was chosen, and why.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.errors import Refused, WrongUsage
 
 if TYPE_CHECKING:
+    from tidelog.launcher.filling import Filling
     from tidelog.launcher.foreground import Stop
     from tidelog.launcher.plan import Plan
 
 DEFAULT_DATA: Final = "tidelog-data"
 DEFAULT_PORT: Final = 9092
-BROKERS_MAX: Final = 100
-"""More on one machine is a mistake in typing."""
+AUTO: Final = "auto"
+ID_MAX: Final = (1 << 31) - 1
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -33,7 +35,20 @@ def run(arguments: Sequence[str]) -> int:
         "cleanly.",
     )
     parser.add_argument("--data", metavar="DIR", default=DEFAULT_DATA, help="where everything is kept (%(default)s)")
-    parser.add_argument("--brokers", metavar="N", type=int, default=1, help="how many brokers (%(default)s)")
+    parser.add_argument(
+        "--brokers",
+        metavar="N",
+        type=_brokers,
+        default=1,
+        help="how many brokers (%(default)s); auto: as many as fill this machine, at least those with data in DIR",
+    )
+    parser.add_argument(
+        "--first-id",
+        metavar="I",
+        type=int,
+        default=0,
+        help="id of the first broker, the others follow (%(default)s); with --zookeeper, for machines that share it",
+    )
     parser.add_argument(
         "--port",
         metavar="P",
@@ -51,7 +66,8 @@ def run(arguments: Sequence[str]) -> int:
         "--metrics",
         metavar="M",
         type=int,
-        help="serve metrics for Prometheus and health by HTTP: broker N on port M + N, on loopback; 0: any free ones",
+        help="serve metrics for Prometheus and health by HTTP, on loopback: the first broker on port M, the others "
+        "follow; 0: any free ones",
     )
     parser.add_argument(
         "--zookeeper",
@@ -83,10 +99,16 @@ def run(arguments: Sequence[str]) -> int:
     ):
         if not 0 <= port <= 65535:
             raise WrongUsage(f"{name} {port}: ports go from 0 to 65535")
-    if not 1 <= parsed.brokers <= BROKERS_MAX:
-        raise WrongUsage(f"--brokers {parsed.brokers}: one to {BROKERS_MAX} run on one machine")
-    ports = _ports("--port", parsed.port, parsed.brokers)
-    metrics_ports = () if parsed.metrics is None else _ports("--metrics", parsed.metrics, parsed.brokers)
+    if parsed.first_id and parsed.zookeeper is None:
+        raise WrongUsage(
+            "--first-id: without --zookeeper these are all brokers of the cluster, and their ids begin at 0"
+        )
+    given = settings(parsed.settings)
+    filling = _filling(parsed.data, parsed.first_id) if parsed.brokers == AUTO else None
+    brokers = parsed.brokers if filling is None else filling.brokers
+    _check_brokers(brokers, parsed.first_id)
+    ports = _ports("--port", parsed.port, brokers)
+    metrics_ports = () if parsed.metrics is None else _ports("--metrics", parsed.metrics, brokers)
     if parsed.port and parsed.metrics and set(ports) & set(metrics_ports):
         raise WrongUsage(f"--metrics {parsed.metrics}: brokers have ports {ports[0]} to {ports[-1]} for their clients")
     if parsed.zookeeper is not None and parsed.store_port is not None:
@@ -94,7 +116,9 @@ def run(arguments: Sequence[str]) -> int:
     return start(
         parsed.data,
         ports,
-        settings(parsed.settings),
+        given,
+        filling=filling,
+        first_id=parsed.first_id,
         zookeeper=parsed.zookeeper,
         metrics_ports=metrics_ports,
         secure=parsed.secure,
@@ -102,6 +126,39 @@ def run(arguments: Sequence[str]) -> int:
         restart=not parsed.no_restart,
         log_level=parsed.log_level,
     )
+
+
+def _brokers(text: str) -> int | str:
+    """What --brokers says. ArgumentTypeError."""
+    if text == AUTO:
+        return AUTO
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor {AUTO}") from None
+
+
+def _filling(data: str, first_id: int) -> Filling:
+    """The brokers that fill this machine, and those that have data in the folder. Refused."""
+    from tidelog.launcher.filling import NoFilling, brokers_with_data, fill
+    from tidelog.launcher.machine import read_machine
+
+    try:
+        return fill(read_machine(), brokers_with_data(data), first_id)
+    except NoFilling as error:
+        raise Refused([f"--brokers {AUTO}: {error}"]) from error
+    except (OSError, ValueError) as error:
+        raise Refused([f"--brokers {AUTO}: the machine cannot be asked ({error}): say how many"]) from error
+
+
+def _check_brokers(brokers: int, first_id: int) -> None:
+    """WrongUsage for numbers and ids that cannot be."""
+    from tidelog.launcher.plan import BROKERS_MAX
+
+    if not 1 <= brokers <= BROKERS_MAX:
+        raise WrongUsage(f"--brokers {brokers}: one to {BROKERS_MAX} run on one machine")
+    if not 0 <= first_id <= ID_MAX - brokers:
+        raise WrongUsage(f"--first-id {first_id}: ids of {brokers} brokers go from 0 to {ID_MAX - brokers}")
 
 
 def _ports(option: str, first: int, brokers: int) -> tuple[int, ...]:
@@ -117,6 +174,8 @@ def start(
     ports: tuple[int, ...],
     overrides: dict[str, str],
     *,
+    filling: Filling | None = None,
+    first_id: int = 0,
     zookeeper: str | None = None,
     metrics_ports: tuple[int, ...] = (),
     secure: str | None = None,
@@ -126,6 +185,7 @@ def start(
 ) -> int:
     """Runs a broker for each of `ports` (0: any) with everything it keeps in the folder `data`, until told to stop.
 
+    `filling` is why there are so many, where the machine was asked; their ids begin with `first_id`.
     `metrics_ports` has one for each broker's metrics, or none at all.
     `zookeeper` is the ensemble that has the metadata, else it is in that folder too; `secure` a folder of
     `tidelog secure init`.
@@ -135,18 +195,18 @@ def start(
     from tidelog.launcher.foreground import log_absent_kernel, log_to_stderr
     from tidelog.launcher.foreground import run as run_in_foreground
     from tidelog.launcher.plan import HOST, Plan
-    from tidelog.launcher.secure_folder import SecureFolder, UnusableFolder
 
     log_to_stderr(log_level or "warning", overrides.get("logging.format", "text"))
     log_absent_kernel()
-    try:
-        host, secured = (HOST, {}) if secure is None else SecureFolder.read(secure).here()
-    except UnusableFolder as error:
-        raise Refused([str(error)]) from error
+    host, secured = (HOST, {}) if secure is None else _secured(secure)
+    if filling is not None:
+        overrides = {"broker.rack": filling.rack, **overrides}
     plan = Plan(
         os.path.abspath(data),
         ports,
         overrides,
+        first_id=first_id,
+        automatic=filling is not None,
         metrics_ports=metrics_ports,
         zookeeper=zookeeper,
         host=host,
@@ -154,6 +214,9 @@ def start(
     )
 
     async def main(stop: Stop) -> None:
+        if filling is not None:
+            plan.check()
+            _say_filling(filling, plan)
         if plan.brokers == 1:
             await _one(plan, stop, store_port)
         else:
@@ -166,6 +229,16 @@ def start(
     except BrokerFailed as error:
         raise Refused([str(error)]) from error
     return 0
+
+
+def _secured(folder: str) -> tuple[str, Mapping[str, str]]:
+    """Where brokers of a secured cluster listen on this machine, and their settings. Refused."""
+    from tidelog.launcher.secure_folder import SecureFolder, UnusableFolder
+
+    try:
+        return SecureFolder.read(folder).here()
+    except UnusableFolder as error:
+        raise Refused([str(error)]) from error
 
 
 async def _one(plan: Plan, stop: Stop, store_port: int | None) -> None:
@@ -215,6 +288,23 @@ def settings(pairs: Sequence[str]) -> dict[str, str]:
             raise WrongUsage(f"{pair!r} is not KEY=VALUE")
         found[key.strip()] = value.strip()
     return found
+
+
+def _say_filling(filling: Filling, plan: Plan) -> None:
+    """What was chosen for this machine, and why: a line each."""
+    ids, ports = plan.ids, plan.ports
+    span = f"{ids[0]} to {ids[-1]}" if len(ids) > 1 else str(ids[0])
+    at = f"{ports[0]} to {ports[-1]}" if len(ports) > 1 else str(ports[0])
+    rack = plan.settings["broker.rack"]
+    why = "this machine's name" if rack == filling.rack else "as --set says"
+    print(
+        f"brokers: {len(ids)}, {filling.reason}",
+        f"ids: {span}, on {f'ports {at}' if ports[0] else 'any free ports'}",
+        f"rack: {rack}, {why}: replicas are placed on brokers of other racks where there are any",
+        f"memory: {filling.memory}",
+        sep="\n",
+        flush=True,
+    )
 
 
 def _say(store: str, metrics: Iterable[str], addresses: Iterable[str]) -> None:

@@ -21,12 +21,15 @@ from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.options import Form, Output
 from tidelog.cli.output import print_json
 from tidelog.ports.real import SystemDisk
+from tidelog.store.errors import ConnectionLoss
 from tidelog.store.export_file import Export, ExportUnreadable, decode, encode
 from tidelog.store.moving import moved_elsewhere, parse_servers
+from tidelog.store.reachability import waiting_at_most
 from tidelog.store.security import OPEN, StoreSecurity, security_of
 from tidelog.store.sqlite import FILE_NAME
 from tidelog.store.transfer import (
     CONNECTION_TIMEOUT_MS,
+    HELD_S_MAX,
     SESSION_TIMEOUT_MS,
     Moved,
     TransferRefused,
@@ -47,6 +50,10 @@ WORD_S_MAX: Final = 5.0
 """For a server to answer a four-letter word."""
 RELAY_S_MAX: Final = 60.0
 """For a store that has moved to let its clients through."""
+FORMER_AWAY_S_MAX: Final = SESSION_TIMEOUT_MS / 1000
+"""Without a connection to the store that is to move: by then the mover's session has ended, and so has its hold."""
+AWAY_S_MAX: Final = HELD_S_MAX
+"""Without a connection to another store, as long as a store may be held."""
 LOOK_INTERVAL_S: Final = 0.05
 STORE_FOLDERS: Final = ("", "store", ".store")
 """Where the store's file is in a directory: its own, that of `tidelog start`, that of a broker with a store."""
@@ -221,13 +228,32 @@ async def _move_served(store: str, to: str, rights: StoreSecurity, replace: bool
                 "stop it, and move the store's directory (--data)"
             ]
         )
-    async with _session(to, rights) as new, _session(store, OPEN) as former:
+    try:
+        moved = await _move_between(store, to, rights, replace)
+    except ConnectionLoss as error:
+        raise Refused(
+            [
+                str(error),
+                f"the cluster goes on with {store} unless the last step was carried out. When both stores answer, the "
+                "same command moves it, or says that it has moved",
+            ]
+        ) from error
+    await _await_relay(store, to)
+    return moved
+
+
+async def _move_between(store: str, to: str, rights: StoreSecurity, replace: bool) -> Moved | None:
+    """Moves a store that is served; None where the answer to the last step was lost. ConnectionLoss."""
+    async with _session(to, rights) as new, _session(store, OPEN, FORMER_AWAY_S_MAX) as former:
         moved: Moved | None = None
         try:
             moved = await move(former, new, store, to, replace=replace)
-        except Exception:
+        except Exception as error:
             # The last step may have been carried out although its answer was lost: the server knows.
-            after = await _look(store)
+            try:
+                after = await _look(store)
+            except Refused:
+                raise error from None
             if after.moved_to != to:
                 raise
             import_id = after.import_id
@@ -235,7 +261,6 @@ async def _move_served(store: str, to: str, rights: StoreSecurity, replace: bool
             import_id = moved.import_id
         # The relay does this too, but has no credentials.
         await finish(new, import_id)
-    await _await_relay(store, to)
     return moved
 
 
@@ -358,7 +383,11 @@ async def _opened(
 
 
 @contextlib.asynccontextmanager
-async def _session(connect: str, rights: StoreSecurity) -> AsyncIterator[StoreClient]:
+async def _session(connect: str, rights: StoreSecurity, away_s_max: float | None = None) -> AsyncIterator[StoreClient]:
+    """A session with a store that is served; ConnectionLoss once the store has been away for `away_s_max` seconds.
+
+    None: AWAY_S_MAX.
+    """
     from tidelog.store.zookeeper import ZooKeeperStore
 
     _servers(connect)
@@ -369,7 +398,8 @@ async def _session(connect: str, rights: StoreSecurity) -> AsyncIterator[StoreCl
         security=rights,
     )
     try:
-        yield client
+        async with waiting_at_most(client, connect, AWAY_S_MAX if away_s_max is None else away_s_max):
+            yield client
     finally:
         await client.close()
 

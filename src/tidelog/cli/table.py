@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -71,6 +71,12 @@ def rewind(
 def table(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to take.")],
     path: Annotated[str, typer.Argument(metavar="PATH", help="The Delta table; it is made if there is none.")],
+    others: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TOPIC PATH]...", help="Further topics and their tables, by the same query of Spark's."
+        ),
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Take what there is now and end.")] = False,
     value: Annotated[
         str,
@@ -140,6 +146,7 @@ def table(
     """Take TOPIC into the Delta table at PATH, each record exactly once.
 
     Run it again and it goes on where the table stands, also after a crash. Ctrl-C or SIGTERM ends a continuous run.
+    Several topics go into a table each, sooner than by a command each: they share what Spark starts for a query.
     After a RESTORE of the table: tidelog table rewind TOPIC PATH.
     """
     if output is Form.KAFKA:
@@ -148,15 +155,17 @@ def table(
         raise WrongUsage("--cores is for this machine; with --master give --conf spark.cores.max=N")
     if schema is not None and value != "json":
         raise WrongUsage("--schema is for --value json")
+    topics = _pairs([topic, path, *(others or [])])
+    if len(topics) > 1 and (schema is not None or columns is not None):
+        raise WrongUsage("--schema and --columns are for one table: run tables that need them one by one")
     # What fails in here is told once, by us; Py4J would log it first, with a trace.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    reporter = Reporter(output)
+    reporter = Reporter(output, names_topics=len(topics) > 1)
     with stop_on_signals() as stopped:
-        spark, job = _prepared(
+        spark, jobs = _prepared(
+            topics,
             {
                 "bootstrap": bootstrap,
-                "topic": topic,
-                "path": path,
                 "columns": None if columns is None else tuple(name.strip() for name in columns.split(",")),
                 "starting_offsets": starting_offsets,
                 "once": once,
@@ -172,9 +181,19 @@ def table(
             {"master": master, "cores": cores, "settings": key_values(settings or [], "--conf")},
         )
         try:
-            _run(spark, job, reporter, stopped)
+            _run(spark, jobs, reporter, stopped)
         finally:
             spark.stop()
+
+
+def _pairs(arguments: Sequence[str]) -> dict[str, str]:
+    """[topic] -> path of its table."""
+    topics, paths = arguments[::2], arguments[1::2]
+    if len(topics) != len(paths):
+        raise WrongUsage(f"topic {topics[-1]} has no table: give TOPIC PATH for each")
+    if len(set(topics)) < len(topics):
+        raise WrongUsage("a topic is named twice: each goes into a table of its own")
+    return dict(zip(topics, paths, strict=True))
 
 
 def _secured() -> dict[str, str]:
@@ -202,9 +221,17 @@ def stop_on_signals() -> Iterator[threading.Event]:
 
 
 def _prepared(
-    fields: dict[str, Any], value: str, bad_records: str, schema: str | None, session: dict[str, Any]
-) -> tuple[SparkSession, TableJob]:
-    """Spark, started, and the job; whatever is wrong with the arguments is told before Spark starts."""
+    topics: Mapping[str, str],
+    fields: dict[str, Any],
+    value: str,
+    bad_records: str,
+    schema: str | None,
+    session: dict[str, Any],
+) -> tuple[SparkSession, list[TableJob]]:
+    """Spark, started, and a job for each of `topics`, [topic] -> path.
+
+    Whatever is wrong with the arguments is told before Spark starts.
+    """
     try:
         from tidelog.pipeline.session import check_spark, spark_session
         from tidelog.pipeline.shape import BadRecords, ValueFormat
@@ -225,14 +252,15 @@ def _prepared(
         check_spark(session["master"], os.environ)
         # Spark takes seconds to start: what a look at the cluster can tell comes first.
         with BlockingCluster(fields["bootstrap"], fail_fast=True, security=command_security()) as cluster:
-            cluster.topics([fields["topic"]])
-        spark = spark_session(f"tidelog table {fields['topic']}", **session)
+            cluster.topics(list(topics))
+        spark = spark_session(f"tidelog table {' '.join(topics)}", **session)
     try:
         arrow_schema = None if schema is None else _schema_of(schema)
     except BaseException:
         spark.stop()
         raise
-    return spark, TableJob(**fields, value=value_format, bad_records=bad, value_schema=arrow_schema)
+    chosen = fields | {"value": value_format, "bad_records": bad, "value_schema": arrow_schema}
+    return spark, [TableJob(topic=topic, path=path, **chosen) for topic, path in topics.items()]
 
 
 def _schema_of(ddl: str) -> Any:
@@ -250,19 +278,21 @@ def _schema_of(ddl: str) -> Any:
         raise WrongUsage(f'--schema {ddl!r} is not "name TYPE, name TYPE, ...": {reason}') from None
 
 
-def _run(spark: SparkSession, job: TableJob, reporter: Reporter, stopped: threading.Event) -> None:
+def _run(spark: SparkSession, jobs: Sequence[TableJob], reporter: Reporter, stopped: threading.Event) -> None:
     from pyspark_tidelog.errors import SourceError
     from tidelog.pipeline.errors import PipelineError
-    from tidelog.pipeline.table import start_table
+    from tidelog.pipeline.table import start_tables
 
     with _refusing(PipelineError, SourceError):
-        run = start_table(spark, job, on_batch=reporter.batch)
-        reporter.started(run)
-        while not run.wait(0.2):
+        runs = start_tables(spark, jobs, on_batch=reporter.batch)
+        for run in runs:
+            reporter.started(run)
+        # They are one query, which ends for all of them.
+        while not runs[0].wait(0.2):
             if stopped.is_set():
-                run.stop()
+                runs[0].stop()
                 break
-    reporter.ended(run, stopped.is_set())
+    reporter.ended(stopped.is_set())
 
 
 @contextmanager
@@ -276,8 +306,9 @@ def _refusing(*kinds: type[Exception]) -> Iterator[None]:
 class Reporter:
     """Says what happens: a line a batch for people, a JSON object a line for programs."""
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: Form, *, names_topics: bool) -> None:
         self._json = form is Form.JSON
+        self._names_topics = names_topics
         self._rows = 0
         self._batches = 0
         self._new_fields: set[str] = set()
@@ -297,26 +328,30 @@ class Reporter:
         """Called by the driver after each batch."""
         self._rows += done.rows
         self._batches += 0 if done.replayed else 1
+        batch = f"{done.topic}, batch {done.batch}" if self._names_topics else f"batch {done.batch}"
         if self._json:
             offsets = {str(partition): offset for partition, offset in sorted(done.offsets.items())}
-            self._line({"event": "batch", "batch": done.batch, "rows": done.rows, "version": done.version,
+            topic = {"topic": done.topic} if self._names_topics else {}
+            self._line({"event": "batch"} | topic | {"batch": done.batch, "rows": done.rows, "version": done.version,
                         "replayed": done.replayed, "files": done.files, "bytes": done.file_bytes,
                         "seconds": round(done.seconds, 3), "offsets": offsets,
                         "new_fields": list(done.new_fields), "behind": done.behind,
                         "freshness_seconds": done.freshness_s})  # fmt: skip
         elif done.replayed:
-            self._say(f"batch {done.batch}: in the table already, nothing to do")
+            self._say(f"{batch}: in the table already, nothing to do")
         elif done.files:
             rate = done.rows / done.seconds if done.seconds else 0.0
-            self._say(f"batch {done.batch}: {done.rows:,} rows in {done.files} files ({size(done.file_bytes)}),"
+            self._say(f"{batch}: {done.rows:,} rows in {done.files} files ({size(done.file_bytes)}),"
                       f" {rate:,.0f} rows/s, table version {done.version}")  # fmt: skip
 
         if not self._json and (new := sorted(set(done.new_fields) - self._new_fields)):
             self._new_fields.update(new)
-            self._say(f"values have fields without a column, which are not in the table: {', '.join(new)}; add columns"
-                      " (ALTER TABLE ... ADD COLUMN), or name those that are wanted with --schema")  # fmt: skip
+            of_topic = f" of {done.topic}" if self._names_topics else ""
+            self._say(f"values{of_topic} have fields without a column, which are not in the table: {', '.join(new)};"
+                      " add columns (ALTER TABLE ... ADD COLUMN), or name those that are wanted with"
+                      " --schema")  # fmt: skip
 
-    def ended(self, run: TableRun, stopped: bool) -> None:
+    def ended(self, stopped: bool) -> None:
         if self._json:
             self._line({"event": "stopped" if stopped else "done", "rows": self._rows, "batches": self._batches})
             return

@@ -9,7 +9,7 @@ tidelog tokens expire TOKEN
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -23,6 +23,7 @@ from tidelog.cli.output import print_json, print_table
 from tidelog.client import admin
 from tidelog.client.admin import TokenDescription
 from tidelog.client.blocking import BlockingCluster
+from tidelog.client.operations import Operation
 from tidelog.security.access import Principal
 from tidelog.security.delegation_tokens import password_of
 
@@ -135,14 +136,7 @@ def renew(
 ) -> None:
     """Put a token's end off. Its owner, its maker and its renewers may."""
     period_ms = _LONGEST if period is None else parse_duration(period, "--for")
-    with options.connect("tokens") as cluster:
-        found = _find(cluster, token)
-        if options.output is Form.KAFKA:
-            print(
-                f"Calling renew token operation with hmac :{password_of(found.hmac)} , renew-time-period :{period_ms}"
-            )
-        expiry_ms = cluster.run(admin.renew_token(cluster.routing, found.hmac, period_ms=period_ms))
-    _print_end(options.output, found, expiry_ms, "renew", "good until")
+    _move_end(options, token, period_ms, admin.renew_token, "renew", "good until")
 
 
 @app.command()
@@ -155,14 +149,20 @@ def expire(
 ) -> None:
     """End a token: no worker can log in with it any more. Connections that are open stay."""
     period_ms = -1 if period is None else parse_duration(period, "--in")
+    _move_end(options, token, period_ms, admin.expire_token, "expire", "ends")
+
+
+def _move_end(
+    options: ClusterOptions, token: str, period_ms: int, change: Callable[..., Operation[int]], verb: str, words: str
+) -> None:
+    """Carries out `change`, `admin.renew_token` or `admin.expire_token`, and prints the new end."""
     with options.connect("tokens") as cluster:
         found = _find(cluster, token)
         if options.output is Form.KAFKA:
-            print(
-                f"Calling expire token operation with hmac :{password_of(found.hmac)} , expire-time-period :{period_ms}"
-            )
-        expiry_ms = cluster.run(admin.expire_token(cluster.routing, found.hmac, period_ms=period_ms))
-    _print_end(options.output, found, expiry_ms, "expire", "ends")
+            hmac = password_of(found.hmac)
+            print(f"Calling {verb} token operation with hmac :{hmac} , {verb}-time-period :{period_ms}")
+        expiry_ms = cluster.run(change(cluster.routing, found.hmac, period_ms=period_ms))
+    _print_end(options.output, found, expiry_ms, verb, words)
 
 
 def _find(cluster: BlockingCluster, token_id: str) -> TokenDescription:

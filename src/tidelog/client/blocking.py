@@ -25,6 +25,7 @@ from tidelog.client.addresses import Address, parse_bootstrap
 from tidelog.client.blocking_connection import DEFAULT_CLIENT_ID, BlockingConnection
 from tidelog.client.errors import ClientError, OffsetOutOfRange
 from tidelog.client.fetching import READ_UNCOMMITTED, FetchedData, FetchSettings, fetch_request, fetched
+from tidelog.client.frame_buffers import FrameBuffers
 from tidelog.client.offsets import CommittedOffset, OffsetFound
 from tidelog.client.operations import Call, Operation, Outcomes, Pause, Step
 from tidelog.client.producing import ProducedBatch, produce_batches
@@ -66,6 +67,7 @@ class BlockingCluster:
             operation_timeout_s=operation_timeout_s,
             fail_fast=fail_fast,
         )
+        self._buffers = FrameBuffers()
         self._connections: dict[Address, BlockingConnection] = {}
 
     def __enter__(self) -> BlockingCluster:
@@ -140,6 +142,7 @@ class BlockingCluster:
                 timeout_s=left,
                 throttles=self.routing.throttles,
                 security=self._security,
+                buffers=self._buffers,
             )
             self._connections[address] = connection
         return connection

@@ -16,6 +16,7 @@ from typing import Any, Final
 from tidelog.client.addresses import Address
 from tidelog.client.errors import ConnectionFailed, RequestTimedOut
 from tidelog.client.exchange import SESSION_SHARE, SIZE_PREFIX, Exchange
+from tidelog.client.frame_buffers import FrameBuffers
 from tidelog.client.security import ClientSecurity, refused_by_alert, tls_error
 from tidelog.client.throttles import Throttles
 
@@ -36,13 +37,16 @@ class BlockingConnection:
         timeout_s: float = 30.0,
         throttles: Throttles | None = None,
         security: ClientSecurity | None = None,
+        buffers: FrameBuffers | None = None,
     ) -> None:
         """Connects, negotiates versions and authenticates; ConnectionFailed, RequestTimedOut, InvalidResponse or
         AuthenticationError.
 
         `throttles` is told for how long the broker asks to be left alone; the owner of the connection keeps it.
+        `buffers` are those of all connections of a client; None: this one's own.
         """
         self.address = address
+        self._buffers = buffers or FrameBuffers()
         self._throttles = throttles
         self._exchange = Exchange(client_id, str(address), security.log_in() if security is not None else None)
         self._early: dict[int, Any] = {}
@@ -141,9 +145,9 @@ class BlockingConnection:
         self._socket.settimeout(_left(deadline))
         self._socket.sendall(data)
 
-    def _receive_frame(self, deadline: float) -> bytearray:
+    def _receive_frame(self, deadline: float) -> bytearray | memoryview:
         self._fill(memoryview(self._prefix), deadline)
-        frame = bytearray(self._exchange.frame_size(self._prefix))
+        frame = self._buffers.take(self._exchange.frame_size(self._prefix))
         self._fill(memoryview(frame), deadline)
         return frame
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from tidelog.client.addresses import Address, parse_bootstrap
 from tidelog.client.connection import Connection
 from tidelog.client.errors import ClientError
+from tidelog.client.frame_buffers import FrameBuffers
 from tidelog.client.operations import Call, Operation, Outcomes, Pause, Purpose
 from tidelog.client.routing import Routing
 from tidelog.client.security import ClientSecurity
@@ -52,6 +53,7 @@ class Cluster:
             operation_timeout_s=operation_timeout_s,
             fail_fast=fail_fast,
         )
+        self._buffers = FrameBuffers()
         self._connections: dict[tuple[Address, Purpose], Connection] = {}
         self._connecting: dict[tuple[Address, Purpose], asyncio.Lock] = {}
 
@@ -112,6 +114,9 @@ class Cluster:
     ) -> Connection:
         """The connection to a broker for a purpose, opened if there is none; callers at the same time share it."""
         key = (address, purpose)
+        known = self._connections.get(key)
+        if known is not None and not known.closed and not known.is_expiring:
+            return known
         async with self._connecting.setdefault(key, asyncio.Lock()):
             connection = self._connections.get(key)
             if connection is not None and connection.is_expiring:
@@ -129,4 +134,5 @@ class Cluster:
             timeout_s=timeout_s,
             throttles=self.routing.throttles,
             security=self._security,
+            buffers=self._buffers,
         )

@@ -1,8 +1,8 @@
 """A connection to one broker on asyncio: requests pipelined, answers paired with them, deadlines kept.
 
 Bytes are received in place: into a small buffer for the size of each frame, then into one that the frame fills
-exactly, so that record batches are never copied on the way in. Writing waits while the transport has more than its
-high-water mark unsent, and at most `IN_FLIGHT_MAX` requests await their answers: both ways are bounded.
+exactly (`frame_buffers`), so that record batches are never copied on the way in. Writing waits while the transport has
+more than its high-water mark unsent, and at most `IN_FLIGHT_MAX` requests await their answers: both ways are bounded.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 from tidelog.client.addresses import Address
 from tidelog.client.errors import AuthenticationError, ClientError, ConnectionFailed, InvalidResponse, RequestTimedOut
 from tidelog.client.exchange import SESSION_SHARE, SIZE_PREFIX, Exchange
+from tidelog.client.frame_buffers import FrameBuffers
 from tidelog.client.security import ClientSecurity, refused_by_alert, tls_error
 from tidelog.client.throttles import Throttles
 
@@ -26,9 +27,15 @@ class Connection(asyncio.BufferedProtocol):
     """One connection; `connect` makes it. Every error closes it, and fails all that still waits."""
 
     def __init__(
-        self, address: Address, client_id: str, throttles: Throttles, security: ClientSecurity | None = None
+        self,
+        address: Address,
+        client_id: str,
+        throttles: Throttles,
+        security: ClientSecurity | None = None,
+        buffers: FrameBuffers | None = None,
     ) -> None:
         self.address = address
+        self._buffers = buffers or FrameBuffers()
         self._throttles = throttles
         self.closed = False
         self._exchange = Exchange(client_id, str(address), security.log_in() if security is not None else None)
@@ -40,7 +47,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._prefix = bytearray(SIZE_PREFIX)
-        self._frame: bytearray | None = None
+        self._frame: bytearray | memoryview | None = None
         self._view = memoryview(self._prefix)
         self._filled = 0
         self._error: ClientError | None = None
@@ -54,17 +61,18 @@ class Connection(asyncio.BufferedProtocol):
         timeout_s: float = 30.0,
         throttles: Throttles | None = None,
         security: ClientSecurity | None = None,
+        buffers: FrameBuffers | None = None,
     ) -> Connection:
         """Connects, negotiates versions and authenticates; ConnectionFailed, RequestTimedOut, InvalidResponse or
         AuthenticationError.
 
-        `throttles` are those of all connections of a client; None: this one's own.
+        `throttles` and `buffers` are those of all connections of a client; None: this one's own.
         """
         loop = asyncio.get_running_loop()
         prepare = None if security is None else security.preparation()
         if prepare is not None:
             await asyncio.to_thread(prepare)
-        connection = cls(address, client_id, throttles or Throttles(time.monotonic), security)
+        connection = cls(address, client_id, throttles or Throttles(time.monotonic), security, buffers)
         try:
             async with asyncio.timeout(timeout_s):
                 tls = None if security is None else security.tls
@@ -189,7 +197,7 @@ class Connection(asyncio.BufferedProtocol):
         self._filled = 0
         try:
             if self._frame is None:
-                self._frame = bytearray(self._exchange.frame_size(self._prefix))
+                self._frame = self._buffers.take(self._exchange.frame_size(self._prefix))
                 self._view = memoryview(self._frame)
             else:
                 frame, self._frame = self._frame, None
@@ -198,7 +206,7 @@ class Connection(asyncio.BufferedProtocol):
         except ClientError as error:
             self._fail(error)
 
-    def _take(self, frame: bytearray) -> None:
+    def _take(self, frame: bytearray | memoryview) -> None:
         if not self._hello.done():
             again = self._exchange.hello_answered(frame)
             if again is None:

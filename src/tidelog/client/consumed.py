@@ -22,6 +22,10 @@ ROWS_MAX: Final = 20_000
 OBJECTS_MAX: Final = 500
 """Records decoded at a time where each becomes an object: more no longer lie in the cache when they are read."""
 
+OBJECT_BYTES_MAX: Final = 96 << 10
+"""Bytes of keys, values and headers decoded at a time there. Less than what a C library's allocator gives back to the
+system when it is freed (glibc: 128 KiB): memory that goes and comes anew costs more than what is copied into it."""
+
 Header = tuple[str, bytes | None]
 
 
@@ -65,6 +69,7 @@ def consumed_columns(
                 columns=columns,
                 rows_max=rows_max,
                 aborted=aborted,
+                opened=data.opened,
             )
         except InvalidBatch as error:
             raise data.unreadable(start, error) from error
@@ -103,7 +108,9 @@ def _slices(
                 end_offset=end_offset,
                 columns=columns,
                 rows_max=OBJECTS_MAX,
+                bytes_max=OBJECT_BYTES_MAX,
                 aborted=aborted,
+                opened=data.opened,
             )
         except InvalidBatch as error:
             raise data.unreadable(start, error) from error

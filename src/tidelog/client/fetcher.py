@@ -227,15 +227,12 @@ class Fetcher:
 
     async def wait(self) -> None:
         """Waits until a fetch is answered, a partition is to be tried again, or `wake` was called since `advance`."""
-        woken = asyncio.create_task(self._woken.wait())
-        awaited = [*self._busy, woken] if self._refreshing is None else [*self._busy, woken, self._refreshing]
         pause_s = None
         if self._resume_at:
             pause_s = max(0.0, min(self._resume_at.values()) - time.monotonic())
-        try:
-            await asyncio.wait(awaited, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            woken.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self._woken.wait()
         self._reap()
 
     def wake(self) -> None:
@@ -324,10 +321,10 @@ class Fetcher:
         for topic_partition in leaderless:
             if topic_partition not in self._failing_since:
                 continue  # It is new here: nothing is wrong before its leader has been asked for.
-            self._failed(
-                topic_partition, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader")
-            )
+            text = f"{topic_partition} has no leader"
+            self._failed(topic_partition, partition_error(topic_partition, ErrorCode.LEADER_NOT_AVAILABLE, text))
         self._refreshing = asyncio.create_task(self._refresh({tp.topic for tp in leaderless}))
+        self._refreshing.add_done_callback(self._ended_work)
         for topic_partition in leaderless:
             self._failing_since.setdefault(topic_partition, now)
 
@@ -353,8 +350,12 @@ class Fetcher:
 
     def _start(self, work: Coroutine[Any, Any, None], partitions: Collection[TopicPartition]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
+        task.add_done_callback(self._ended_work)
         self._busy[task] = partitions
         return task
+
+    def _ended_work(self, task: asyncio.Task[None]) -> None:
+        self._woken.set()
 
     async def _refresh(self, topics: set[str]) -> None:
         """Asks for the leaders of topics, after a pause that grows while that does not help."""

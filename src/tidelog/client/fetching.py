@@ -17,6 +17,7 @@ from tidelog.client.routing import Routing
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.protocol import messages
+from tidelog.records.columns import OpenBatch
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
@@ -69,14 +70,17 @@ class FetchedData:
     """The follower that the leader wants this reader to go to (KIP-392); there are no records then. -1: none."""
     leader: LeaderHint | None = None
     """The leader that a broker names which does not lead the partition itself (KIP-951)."""
+    opened: OpenBatch = dataclasses.field(default_factory=OpenBatch, compare=False, repr=False)
+    """The batch of `records` that was decoded in part; of one that is cut in two (`pieces.cut`) both pieces know it."""
 
     def unreadable(self, offset: int, error: KafkaError) -> KafkaError:
         """What to raise when the batch that holds `offset` cannot be decoded: where it is, and how to go on."""
+        topic, partition = self.topic_partition
         return KafkaError(
             error.code,
             f"the batch at offset {offset} of {self.topic_partition} cannot be read: {error.message}; it was sent so,"
             " or damaged since. What follows it can be read from a later offset",
-        )
+        ).about(topic=topic, partition=partition)
 
 
 def rotten_batch(topic_partition: TopicPartition, offset: int) -> KafkaError:

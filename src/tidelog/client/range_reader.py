@@ -160,10 +160,8 @@ class RangeReader:
         self._routing.topics.pop(topic, None)
         view = self._cluster.run(self._routing.require_topics((topic,), deadline))[topic]
         if self._topic_partition.partition not in view.partitions:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic '{topic}' has no partition {self._topic_partition.partition}",
-            )
+            text = f"topic '{topic}' has no partition {self._topic_partition.partition}"
+            raise partition_error(self._topic_partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 
     def _check_topic_id(self) -> None:
         topic = self._topic_partition.topic

@@ -119,10 +119,14 @@ class Routing:
         return self._names_by_id.get(topic_id)
 
     def forget_leader(self, topic_partition: TopicPartition) -> None:
-        """Makes the next operation on the partition ask for its leader again."""
+        """Makes the next operation on the partition ask for its leader again.
+
+        The partition stays in view: keys go by the number of partitions.
+        """
         topic = self.topics.get(topic_partition.topic)
-        if topic is not None and topic_partition.partition in topic.partitions:
-            partitions = {p: view for p, view in topic.partitions.items() if p != topic_partition.partition}
+        known = topic.partitions.get(topic_partition.partition) if topic else None
+        if topic is not None and known is not None and known.leader >= 0:
+            partitions = {**topic.partitions, known.partition: dataclasses.replace(known, leader=-1)}
             self.topics[topic.name] = dataclasses.replace(topic, partitions=partitions)
 
     def take_leader(self, topic_partition: TopicPartition, hint: LeaderHint | None) -> bool:
@@ -278,15 +282,18 @@ class Routing:
         return dataclasses.replace(view, partitions=partitions)
 
     def require_topics(
-        self, topics: Collection[str], deadline: Deadline, *, create: bool = False
+        self, topics: Collection[str], deadline: Deadline, *, create: bool = False, anew: bool = False
     ) -> Operation[dict[str, TopicView]]:
         """The topics, from memory or from Metadata; raises KafkaError for the first that does not exist.
 
-        A topic unknown to the broker asked is asked for again for a second: it may just have been created.
+        A topic unknown to the broker asked is asked for again for a second: it may just have been created. With `anew`
+        each is asked for once in any case; what is known of it holds for others meanwhile.
         """
         started = self.now()
         attempt = 0
-        while missing := [name for name in topics if name not in self.topics]:
+        asked: set[str] = set()
+        while missing := [name for name in topics if name not in self.topics or (anew and name not in asked)]:
+            asked.update(missing)
             errors = yield from self.refresh(missing, deadline, create=create)
             for name, error in errors.items():
                 waited = self.now() - started
@@ -358,9 +365,7 @@ class Routing:
         results: dict[TopicPartition, Any],
     ) -> Operation[dict[Address, dict[TopicPartition, V]]]:
         stale = {tp.topic for tp in pending if self.leader(tp) is None}
-        for name in stale:
-            self.topics.pop(name, None)
-        yield from self.require_topics(stale, deadline)
+        yield from self.require_topics(stale, deadline, anew=True)
         groups: dict[Address, dict[TopicPartition, V]] = {}
         for topic_partition, value in pending.items():
             leader = self.leader(topic_partition)

@@ -6,7 +6,7 @@
     sasl.username          librdkafka's way
     sasl.password
     sasl.oauthbearer.*     where bearer tokens come from: `client/bearer_tokens.py`
-    ssl.truststore.*, ssl.keystore.*       PEM, by location or as text (type must be PEM)
+    ssl.truststore.*, ssl.keystore.*       PEM, by location or as text, or PKCS12 by location and password
     ssl.ca.location, ssl.ca.pem, ssl.certificate.location, ssl.key.location, ssl.key.password    librdkafka's way
     ssl.endpoint.identification.algorithm  empty (librdkafka: none): host names are not checked
 
@@ -20,15 +20,18 @@ import secrets
 import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from tidelog.client.bearer_tokens import token_source
 from tidelog.client.errors import AuthenticationError, UnsupportedSecurity
 from tidelog.config import jaas
 from tidelog.config.properties import ConfigError, parse
+from tidelog.ports.key_stores import CONVERSION, PEM, PKCS12, KeyStoreFiles
 from tidelog.ports.tls import InvalidTls, TlsMaterial, client_context
 from tidelog.security.oauthbearer import MECHANISM as OAUTHBEARER
 from tidelog.security.sasl_client import SUPPORTED, Credentials, Login, SaslClient
+
+T = TypeVar("T")
 
 PLAINTEXT: Final = "PLAINTEXT"
 PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -139,14 +142,6 @@ def _no_token(error: Exception) -> AuthenticationError:
 
 
 def _material(properties: Mapping[str, str]) -> TlsMaterial:
-    for kind in ("truststore", "keystore"):
-        is_there = f"ssl.{kind}.location" in properties
-        if is_there and properties.get(f"ssl.{kind}.type", "JKS") != "PEM":
-            raise UnsupportedSecurity(
-                f"ssl.{kind}.location needs ssl.{kind}.type=PEM: other key stores are not read; convert it with "
-                "keytool and openssl"
-            )
-
     def text(*names: str) -> str | None:
         """The first that is set; of a location its file's content."""
         for name in names:
@@ -160,12 +155,30 @@ def _material(properties: Mapping[str, str]) -> TlsMaterial:
                 return value
         return None
 
-    return TlsMaterial(
-        chain=text("ssl.keystore.location", "ssl.keystore.certificate.chain", "ssl.certificate.location"),
-        key=text("ssl.keystore.location", "ssl.keystore.key", "ssl.key.location"),
-        password=properties.get("ssl.key.password"),
-        trusted=text("ssl.truststore.location", "ssl.truststore.certificates", "ssl.ca.location", "ssl.ca.pem"),
-    )
+    chain = text("ssl.keystore.certificate.chain", "ssl.certificate.location")
+    key = text("ssl.keystore.key", "ssl.key.location")
+    trusted = text("ssl.truststore.certificates", "ssl.ca.location", "ssl.ca.pem")
+    files = KeyStoreFiles()
+    if properties.get("ssl.keystore.location"):
+        chain, key = _from_store(properties, "keystore", files.key_store)
+    if properties.get("ssl.truststore.location"):
+        trusted = _from_store(properties, "truststore", files.trust_store)
+    return TlsMaterial(chain, key, properties.get("ssl.key.password"), trusted)
+
+
+def _from_store(properties: Mapping[str, str], store: str, read: Callable[[str, str, str | None], T]) -> T:
+    """What the file of `ssl.keystore.location` or `ssl.truststore.location` has."""
+    name = f"ssl.{store}.location"
+    kind = properties.get(f"ssl.{store}.type", "JKS")
+    if kind != PEM and kind.upper() != PKCS12:
+        raise UnsupportedSecurity(
+            f"{name} needs ssl.{store}.type={PEM} or {PKCS12}, and it is {kind}: convert the file ({CONVERSION}), if "
+            "no keytool of Java 9 or later has made it"
+        )
+    try:
+        return read(properties[name], kind, properties.get(f"ssl.{store}.password"))
+    except (OSError, InvalidTls) as error:
+        raise UnsupportedSecurity(f"{name} cannot be read: {error}") from error
 
 
 def _credentials(properties: Mapping[str, str]) -> Login:

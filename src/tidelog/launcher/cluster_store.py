@@ -22,7 +22,7 @@ def cluster_store(
 ) -> ClusterStore:
     """The store of a plan; nothing is touched yet. `beside_brokers`: in their process, whose descriptors it shares."""
     if plan.zookeeper is not None:
-        config = BrokerConfig.from_mapping(plan.settings_of(plan.ids[0], plan.ports[0]))
+        config = BrokerConfig.from_mapping(plan.settings_of(plan.ids[0], plan.port(plan.ids[0])))
         return Ensemble(plan.zookeeper, security_of(config))
     return MetadataStore(
         plan.store_folder, clock=clock, random=random, disk=disk, network=network, beside_brokers=beside_brokers

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.failure import BrokerFailed
+from tidelog.broker.failure import BrokerFailed, start_unless
 from tidelog.broker.runtime import Runtime
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.launcher.cluster_store import cluster_store
@@ -44,7 +44,7 @@ class InProcessCluster:
         self._clock, self._random = SystemClock(), SystemRandom()
         self._disk, self._network = SystemDisk(), SystemNetwork()
         # Settings are judged here, before anything is opened.
-        self._configs = {id: self._config(id, plan.ports[id]) for id in plan.ids}
+        self._configs = {id: self._config(id, plan.port(id)) for id in plan.ids}
         self._ports: dict[int, ReservedPort] = {}
         self._watchers: dict[int, asyncio.Task[None]] = {}
         self._failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -84,7 +84,7 @@ class InProcessCluster:
             if self.plan.brokers > 1:
                 for broker_id in self.plan.ids:
                     advice = f"--port, of the first of {self.plan.brokers} brokers"
-                    self._ports[broker_id] = ReservedPort(self.plan.host, self.plan.ports[broker_id], advice)
+                    self._ports[broker_id] = ReservedPort(self.plan.host, self.plan.port(broker_id), advice)
             self._store_port = store_port
             await run_all(self._start(broker_id) for broker_id in self.plan.ids)
             await self._known(self.plan.ids)
@@ -139,7 +139,7 @@ class InProcessCluster:
             network=self._network,
             brokers_here=self.plan.brokers,
         )
-        await runtime.start()
+        await start_unless(self.store.failed(), runtime.start())
         self.runtimes[broker_id] = runtime
         address = runtime.addresses[0]
         # As certificates name it.

@@ -14,12 +14,13 @@ from typing import Final
 
 from tidelog.config.metrics_listener import parse_metrics_listener
 from tidelog.config.properties import ConfigError, Problem
-from tidelog.launcher.secure_folder import listeners
 
 HOST: Final = "127.0.0.1"
 """A cluster on this machine is for this machine."""
 STORE_FOLDER: Final = "store"
 """Name of the embedded store's directory, beside the brokers' own."""
+BROKERS_MAX: Final = 100
+"""More on one machine is a mistake in typing."""
 INTERNAL_REPLICATION_FACTOR_MAX: Final = 3
 """Kafka's default for internal topics; a smaller cluster has as many replicas as brokers."""
 
@@ -43,7 +44,7 @@ class Plan:
     data: str
     """Folder with everything in it, absolute."""
     ports: tuple[int, ...] = (0,)
-    """A port for each broker, whose ids are 0, 1, ...; port 0: any free one."""
+    """A port for each broker, whose ids are `first_id`, `first_id` + 1, ...; port 0: any free one."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Of every broker, by Kafka's names."""
     of_broker: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
@@ -56,6 +57,10 @@ class Plan:
     """Where the brokers listen."""
     secured: Mapping[str, str] = field(default_factory=dict, repr=False)
     """What a secured cluster's brokers have (`launcher.secure_folder`); empty: the cluster is open."""
+    first_id: int = 0
+    """The first broker's id: brokers of one cluster on several machines have different ones."""
+    automatic: bool = False
+    """Whether the machine says how many: then one broker is refused, too, what several cannot share."""
 
     @property
     def brokers(self) -> int:
@@ -73,7 +78,7 @@ class Plan:
             yield "zookeeper.connect", "--zookeeper HOSTS[/CHROOT] says that the metadata is kept there"
         if self.metrics_ports and "metrics.listener" in self.settings:
             yield "metrics.listener", "--metrics PORT says where metrics are served"
-        if self.brokers > 1:
+        if self.brokers > 1 or self.automatic:
             for name in OWN:
                 if name in self.settings and not (name == "metrics.listener" and self._finds_ports):
                     yield name, "each of the brokers has its own, which follows from the data folder and the port"
@@ -90,12 +95,16 @@ class Plan:
     @property
     def ids(self) -> range:
         """The brokers' ids."""
-        return range(self.brokers)
+        return range(self.first_id, self.first_id + self.brokers)
 
     def require(self, broker_id: int) -> None:
         """ValueError for the id of a broker that is not planned."""
         if broker_id not in self.ids:
-            raise ValueError(f"the cluster has no broker {broker_id}: its brokers are 0 to {self.brokers - 1}")
+            raise ValueError(f"the cluster has no broker {broker_id}: its brokers are {self.ids[0]} to {self.ids[-1]}")
+
+    def port(self, broker_id: int) -> int:
+        """Of one of the brokers; 0: any free one."""
+        return self.ports[broker_id - self.first_id]
 
     @property
     def store_folder(self) -> str:
@@ -109,15 +118,19 @@ class Plan:
     def settings_of(self, broker_id: int, port: int, broker_port: int = 0) -> dict[str, str]:
         """All settings of one broker, which listens on `port`; where brokers have a listener of their own, that one's
         is `broker_port`."""
-        open_listener = f"PLAINTEXT://{self.host}:{port}"
+        listening = f"PLAINTEXT://{self.host}:{port}"
+        if self.secured:
+            from tidelog.launcher.secure_folder import listeners  # An open cluster does without.
+
+            listening = listeners(self.host, port, broker_port)
         own = {
             "broker.id": str(broker_id),
-            "listeners": listeners(self.host, port, broker_port) if self.secured else open_listener,
+            "listeners": listening,
             "log.dirs": self.log_dir(broker_id),
             **self.secured,
         }
         if self.metrics_ports:
-            own["metrics.listener"] = f"{HOST}:{self.metrics_ports[broker_id]}"
+            own["metrics.listener"] = f"{HOST}:{self.metrics_ports[broker_id - self.first_id]}"
         if self.brokers > 1:
             factor = str(min(self.brokers, INTERNAL_REPLICATION_FACTOR_MAX))
             # Said, not left to how many happen to be there when the topic is first needed.

@@ -19,7 +19,6 @@ import json
 import os
 import re
 import secrets
-import shutil
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -325,6 +324,8 @@ def _client_settings(
 
 def _write_whole(path: str, files: Mapping[str, str]) -> None:
     """All files in a new folder, which gets its name last."""
+    import shutil  # Here alone: it takes half a megabyte, and brokers make no folders.
+
     path = os.path.abspath(path)
     refusal = f"{path} is there already, and is not overwritten: choose another name, or remove it yourself"
     if os.path.lexists(path) and not (os.path.isdir(path) and not os.listdir(path)):

@@ -88,7 +88,7 @@ class Supervisor:
         """`restart`: start brokers again that ended by themselves. ConfigError for settings that cannot be."""
         plan.check()
         self.plan = plan
-        self._configs = {id: BrokerConfig.from_mapping(plan.settings_of(id, plan.ports[id])) for id in plan.ids}
+        self._configs = {id: BrokerConfig.from_mapping(plan.settings_of(id, plan.port(id))) for id in plan.ids}
         self._as_broker = (
             ClientSecurity.from_properties({"security.protocol": "SSL", **plan.secured}) if plan.secured else None
         )
@@ -132,7 +132,7 @@ class Supervisor:
             for broker_id in self.plan.ids:
                 advice = f"--port, of the first of {self.plan.brokers} brokers"
                 place = self._brokers[broker_id] = _Broker(
-                    broker_id, ReservedPort(self.plan.host, self.plan.ports[broker_id], advice)
+                    broker_id, ReservedPort(self.plan.host, self.plan.port(broker_id), advice)
                 )
                 if self.plan.secured:
                     place.broker_port = ReservedPort(self.plan.host, 0, advice)
@@ -299,7 +299,7 @@ class Supervisor:
         try:
             while True:
                 answer = await connection.request(messages.MetadataRequest(topics=[]))
-                if len(answer.brokers) >= self.plan.brokers:
+                if {each.node_id for each in answer.brokers}.issuperset(self.plan.ids):
                     return
                 await asyncio.sleep(LOOK_INTERVAL_S)
         finally:

@@ -187,7 +187,7 @@ def _take(descriptor: int) -> bool:
         if not _try(descriptor, fcntl.LOCK_SH) or time.monotonic() >= deadline:
             return False
         fcntl.flock(descriptor, fcntl.LOCK_UN)
-        time.sleep(LOOK_AGAIN_S)
+        time.sleep(LOOK_AGAIN_S)  # flock either waits for ever or not at all.
     return True
 
 

@@ -106,8 +106,23 @@ class TableCommitter:
         """What went wrong in here: Spark wraps it into text."""
 
     def __call__(self, frame: "DataFrame", batch: int) -> None:
+        started = time.monotonic()
         try:
-            self._commit(frame, batch)
+            self.refresh()
+            written = collected(frame)
+        except Exception as error:
+            self.failure = error
+            raise
+        self.take(frame, batch, written, started)
+
+    def refresh(self) -> None:
+        """Before the tasks of a batch write: what others commit from here on is a conflict."""
+        self._table.update_incremental()
+
+    def take(self, frame: "DataFrame", batch: int, written: Sequence[delta.WrittenRange], started: float) -> None:
+        """Commits what the tasks of a batch wrote for this table; `started`: when the batch did (monotonic)."""
+        try:
+            self._commit(frame, batch, written, started)
         except Exception as error:
             self.failure = error
             raise
@@ -145,15 +160,12 @@ class TableCommitter:
             raise TableMismatch(found.explain(topic, self._job.path))
         self._checked = self._table.version()
 
-    def _commit(self, frame: "DataFrame", batch: int) -> None:
-        started = time.monotonic()
+    def _commit(self, frame: "DataFrame", batch: int, written: Sequence[delta.WrittenRange], started: float) -> None:
         query = _query_id(frame) if self._run is None else self._run
         table = self._table
-        table.update_incremental()
-        # Reading writes the files. Whether it was a replay, Spark's last batch again, shows in the offsets.
-        written = [from_manifest(row) for row in frame.collect()]
         self._check_history(written)
         report = _report(written, time.monotonic() - started)
+        # Whether it was a replay, Spark's last batch again, shows in the offsets.
         replayed = bool(written) and not delta.commit_batch(table, query, batch, written, self._checked, report)
         if replayed:
             remove_files(self._job.table_path, [each.path for each in written if each.path])
@@ -180,6 +192,11 @@ class TableCommitter:
                     new_fields=tuple(sorted({name for each in written for name in each.new_fields})),
                 )
             )
+
+
+def collected(frame: "DataFrame") -> list[delta.WrittenRange]:
+    """What the tasks of a batch wrote: reading is what has them write."""
+    return [from_manifest(row) for row in frame.collect()]
 
 
 def offsets_behind(cluster: BlockingCluster, places: Mapping[TopicPartition, int]) -> int | None:

@@ -19,7 +19,7 @@ from tidelog.client.blocking import BlockingCluster
 from tidelog.model.identifiers import TopicPartition
 from tidelog.pipeline import delta
 from tidelog.pipeline.committing import BatchDone, TableCommitter, offsets_behind
-from tidelog.pipeline.history import OFFSETS
+from tidelog.pipeline.history import OFFSETS, QUERY
 from tidelog.pipeline.job import TableJob, source_options
 
 if TYPE_CHECKING:
@@ -44,9 +44,13 @@ class RemoteCommitter:
         return self.__dict__ | {"_committer": None}
 
     def __call__(self, frame: "DataFrame", batch: int) -> None:
+        self.opened()(frame, batch)
+
+    def opened(self) -> TableCommitter:
+        """What commits, on the server."""
         if self._committer is None:
             self._committer = self._open()
-        self._committer(frame, batch)
+        return self._committer
 
     def close(self) -> None:
         """Closes the connections. On a server they end with the worker, which is the query's."""
@@ -88,7 +92,7 @@ class TableFollower:
         self._table.update_incremental()
         newer = self._table.version() - self._told
         for entry in reversed(self._table.history(newer) if newer > 0 else []):
-            if entry.get(delta.QUERY) == self._run:
+            if entry.get(QUERY) == self._run:
                 self._on_batch(self._done(entry))
             self._told = entry["version"]
         self._not_before = time.monotonic() + LOOK_INTERVAL_S

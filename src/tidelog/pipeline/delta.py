@@ -25,12 +25,10 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from pyspark_tidelog.offsets import OffsetRange
 from tidelog.model.identifiers import TopicPartition
-from tidelog.pipeline.errors import TableMismatch
-from tidelog.pipeline.history import CHECKED, OFFSETS
+from tidelog.pipeline.errors import TableMismatch, TableNotWritten, in_one_line
+from tidelog.pipeline.history import CHECKED, OFFSETS, QUERY, TOPIC_IDS
 
 _APP: Final = "tidelog"
-QUERY: Final = "tidelog.query"
-"""In the metadata of a batch's commit: which job has written it."""
 BATCH: Final = "tidelog.batch"
 """The number of the batch within the job's checkpoint."""
 REPORT: Final = "tidelog.report"
@@ -137,7 +135,8 @@ def commit_batch(
 
     `checked` is the version of the table up to which its history was checked against its progress; `report` is what
     the history is to say of the batch (JSON).
-    Raises `TableMismatch` where the batch does not begin where the table ends, or another writer came first.
+    Raises `TableMismatch` where the batch does not begin where the table ends, or another writer came first;
+    `TableNotWritten` where the table's place does not take the commit.
     """
     ends = _check_continuity(table, written)
     if ends is None:
@@ -153,6 +152,7 @@ def commit_batch(
         custom_metadata={
             OFFSETS: json.dumps(_offsets_of(written)),
             CHECKED: json.dumps({each.offsets.topic: checked for each in written}),
+            TOPIC_IDS: json.dumps({each.offsets.topic: each.offsets.topic_id for each in written}),
             QUERY: query,
             BATCH: str(batch),
             REPORT: json.dumps(report),
@@ -164,6 +164,11 @@ def commit_batch(
         raise TableMismatch(
             f"another writer committed to {table.table_uri} at the same time ({error}); run one job for a topic and"
             " table, then start this one again: nothing is lost or doubled"
+        ) from error
+    except OSError as error:
+        raise TableNotWritten(
+            f"batch {batch} ({_offsets_text(written)}) could not be committed to {table.table_uri}:"
+            f" {in_one_line(error)}. The next run takes it again, unless it finds it in the table"
         ) from error
     table.update_incremental()
     return True
@@ -204,6 +209,10 @@ def _offsets_of(written: Sequence[WrittenRange]) -> dict[str, list[int]]:
         known = offsets.get(name, [each.offsets.start, each.offsets.end])
         offsets[name] = [min(known[0], each.offsets.start), max(known[1], each.offsets.end)]
     return offsets
+
+
+def _offsets_text(written: Sequence[WrittenRange]) -> str:
+    return ", ".join(f"{name} from {start} to {end}" for name, (start, end) in sorted(_offsets_of(written).items()))
 
 
 def file_statistics(rows: int, columns: Mapping[str, tuple[Any, Any, int]]) -> str:

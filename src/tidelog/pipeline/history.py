@@ -25,6 +25,10 @@ REWOUND: Final = "tidelog.rewound"
 """In the metadata of a rewind's commit: the topic."""
 OFFSETS: Final = "tidelog.offsets"
 """In the metadata of a batch's commit: `{"topic-0": [start, end]}`."""
+QUERY: Final = "tidelog.query"
+"""In the metadata of a batch's commit: which job has written it."""
+TOPIC_IDS: Final = "tidelog.topic-ids"
+"""In the metadata of a batch's commit: `{"topic": "<id>"}`, which of the topics that had this name it was."""
 _FIRST_LOOK: Final = 16
 """Commits that are read first; the last one of ours is nearly always among them."""
 _GROWTH: Final = 8
@@ -114,6 +118,19 @@ def rewind(table: DeltaTable, apps: Mapping[TopicPartition, str], topic: str) ->
 def rewinds(table: DeltaTable, topic: str) -> int:
     """How often the progress of a topic was set back: each time Spark's checkpoint begins anew."""
     return table.transaction_version(_rewinds_id(topic)) or 0
+
+
+def last_batch(table: DeltaTable, topic: str) -> dict[str, Any] | None:
+    """The metadata of the last commit that took records of a topic; None where there is none."""
+    limit = _FIRST_LOOK
+    while True:
+        entries = table.history(limit)
+        for each in entries:
+            if any(name.rpartition("-")[0] == topic for name in json.loads(each.get(OFFSETS, "{}"))):
+                return each
+        if len(entries) < limit:
+            return None
+        limit *= _GROWTH
 
 
 def _rewinds_id(topic: str) -> str:

@@ -5,9 +5,11 @@ only once the driver has committed it, so its name is new for every attempt and 
 """
 
 import datetime
+import logging
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,9 +24,11 @@ from pyspark_tidelog.offsets import OffsetRange
 from pyspark_tidelog.options import SourceOptions
 from pyspark_tidelog.reading import read_columns
 from tidelog.pipeline.delta import WrittenRange, file_statistics
-from tidelog.pipeline.errors import UnparsableRecord
+from tidelog.pipeline.errors import TableNotWritten, UnparsableRecord, in_one_line
 from tidelog.pipeline.json_values import Suspicions, parse_values, unknown_fields
 from tidelog.pipeline.shape import METADATA, REASON, UNPARSED, BadRecords, TableShape, ValueFormat
+
+logger: Final = logging.getLogger(__name__)
 
 ROW_GROUP_BYTES: Final = 64 << 20
 """Decoded bytes in a row group: large ones compress and scan well, and this is what a task holds in memory."""
@@ -128,6 +132,8 @@ class RangeWriter:
             f"part-{offset_range.topic}-{offset_range.partition:05d}-{offset_range.start:020d}-{uuid.uuid4()}.parquet"
         )
         self._writer: pq.ParquetWriter | None = None
+        self._is_begun = False
+        """Whether there may be a file."""
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._rows = 0
@@ -135,34 +141,63 @@ class RangeWriter:
         self._metadata: list[pq.FileMetaData] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Rows of the table's schema; written when there are enough for a row group."""
+        """Rows of the table's schema; written when there are enough for a row group. `TableNotWritten`."""
         self._pending.append(batch)
         self._pending_bytes += batch.nbytes
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
         if self._pending_bytes >= ROW_GROUP_BYTES:
-            self._write_group()
+            with self._refusals():
+                self._write_group()
 
     def finish(self) -> WrittenRange:
-        """Closes the file; says what is in it."""
-        if self._pending:
-            self._write_group()
-        if self._writer is None:
-            return WrittenRange(self._range, "", 0, 0, file_statistics(0, {}), 0)
-        self._writer.close()
-        size = self._filesystem.get_file_info(f"{self._root}/{self._name}").size
+        """Closes the file; says what is in it. `TableNotWritten`."""
+        with self._refusals():
+            if self._pending:
+                self._write_group()
+            if self._writer is None:
+                return WrittenRange(self._range, "", 0, 0, file_statistics(0, {}), 0)
+            self._writer.close()
+            size = self._filesystem.get_file_info(f"{self._root}/{self._name}").size
         statistics = _statistics(self._metadata[0], self._rows)
         return WrittenRange(self._range, self._name, size, self._rows, statistics, self._bytes)
 
     def abandon(self) -> None:
         """After an error: removes what was written of the file; a crash leaves it to the table's vacuum."""
-        if self._writer is not None:
-            self._writer.close()
+        if not self._is_begun:
+            return
+        try:
+            if self._writer is not None:
+                self._close_in_vain(self._writer)
             self._filesystem.delete_file(f"{self._root}/{self._name}")
+        except OSError as error:
+            logger.warning("file_left: table=%s file=%s reason=%s", self._root, self._name, in_one_line(error))
+
+    @staticmethod
+    def _close_in_vain(writer: pq.ParquetWriter) -> None:
+        """What is left in memory may find no room, and is of no use."""
+        try:
+            writer.close()
+        except OSError:
+            writer.is_open = False  # Or it would be tried again when the object goes.
+            with suppress(OSError):  # The same bytes.
+                writer.close()
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Tells what the table's place refuses with the offsets that it is about."""
+        try:
+            yield
+        except OSError as error:
+            raise TableNotWritten(
+                f"{self._range} could not be written to {self._root}: {in_one_line(error)}. Nothing of this batch is"
+                " in the table; the next run takes it again"
+            ) from error
 
     def _write_group(self) -> None:
         table = pa.Table.from_batches(self._pending)
         if self._writer is None:
+            self._is_begun = True
             schema = self._shape.schema
             delta_encoded = [name for name in schema.names if name in _DELTA_ENCODED]
             whole = {"value", "key", "_key", UNPARSED, *delta_encoded}

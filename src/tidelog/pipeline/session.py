@@ -3,7 +3,8 @@
 Spark says "no Java" with a stack trace of its gateway, and "too old a Java" with a class file version; both are found
 here before Spark is started. Nothing is fetched: no Ivy, no Maven, the source is Python. The JVM compiles with C1 only
 (-XX:TieredStopAtLevel=1) and collects serially: that halves the start, and in this package's jobs record bytes never
-enter the JVM. For jobs that compute much in the JVM, pass `quick_start=False`.
+enter the JVM. For jobs that compute much in the JVM, pass `quick_start=False`. Spark's Python processes load PySpark
+from where it is installed (`workers.sitecustomize`), and checkpoints are written without Hadoop's shell commands.
 """
 
 import importlib.util
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 JAVA_MIN: Final = 17
 """What Spark 4 is compiled for."""
 _JAVA_TIMEOUT_S: Final = 20
+_WORKERS: Final = Path(__file__).parent / "workers"
 _CONNECT_PORT: Final = 15002
 _CONNECT_TIMEOUT_S: Final = 5.0
 _INSTALL_JAVA: Final = (
@@ -175,6 +177,7 @@ def spark_session(
         tempfile.TemporaryDirectory(prefix="tidelog-spark-") as folder,
         _stderr_to(log),
         _quiet_logging(Path(folder)),
+        _quick_workers(os.environ),
         _own_interrupts(),
     ):
         return builder.getOrCreate()
@@ -219,6 +222,20 @@ def _quiet_logging(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
+def _quick_workers(environment: MutableMapping[str, str]) -> Iterator[None]:
+    """Has the JVM's Python processes find `workers.sitecustomize` as they start."""
+    before = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = os.pathsep.join([str(_WORKERS), *([before] if before else [])])
+    try:
+        yield
+    finally:
+        if before is None:
+            del environment["PYTHONPATH"]
+        else:
+            environment["PYTHONPATH"] = before
+
+
+@contextmanager
 def _stderr_to(path: Path | None) -> Iterator[None]:
     """File descriptor 2 for processes started inside; they keep it, this process gets its own back."""
     if path is None:
@@ -250,6 +267,8 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 
 
 def _defaults(memory: str, scratch: Path | None, quick_start: bool) -> dict[str, str]:
+    from pyspark_tidelog.spark_versions import CHECKPOINTS_BY_FILE_SYSTEM
+
     java = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1" if quick_start else ""
     settings = {
         "spark.driver.memory": memory,
@@ -263,6 +282,8 @@ def _defaults(memory: str, scratch: Path | None, quick_start: bool) -> dict[str,
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.streaming.stopTimeout": "30s",
+        # The other one, for local files, forks a shell command for each look at a file and each rename.
+        "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTS_BY_FILE_SYSTEM,
     }
     if scratch is not None:
         settings["spark.local.dir"] = str(scratch / "local")

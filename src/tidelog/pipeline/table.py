@@ -13,10 +13,12 @@ they wrote, and its sink is `foreachBatch`. That needs one Python worker a task,
 sink would need two.
 """
 
+import json
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -38,6 +40,15 @@ from tidelog.pipeline.errors import PipelineError, TableMismatch
 from tidelog.pipeline.history import Contradiction, find_contradiction, rewind, rewinds
 from tidelog.pipeline.job import TableJob, source_options
 from tidelog.pipeline.json_values import infer_schema
+from tidelog.pipeline.several import (
+    Commit,
+    SharedAttendant,
+    SharedCommitter,
+    check_alike,
+    check_topic,
+    checkpoint_of_run,
+    forget_outdated,
+)
 from tidelog.pipeline.shape import (
     METADATA,
     REASON,
@@ -49,14 +60,14 @@ from tidelog.pipeline.shape import (
     raw_shape,
     text_shape,
 )
-from tidelog.pipeline.table_files import PATH_OPTION, SHAPE_OPTION, TableFiles
+from tidelog.pipeline.table_files import TABLES_OPTION, TableFiles, TablePlace, tables_text
 from tidelog.records.columns import Column
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["BatchDone", "TableJob", "TableRun", "rewind_table", "start_table"]
+__all__ = ["BatchDone", "TableJob", "TableRun", "rewind_table", "start_table", "start_tables"]
 
 SAMPLE_RECORDS: Final = 1_000
 """Records a partition that columns are inferred from."""
@@ -122,21 +133,37 @@ def start_table(
     spark: "SparkSession", job: TableJob, *, on_batch: Callable[[BatchDone], None] | None = None
 ) -> TableRun:
     """Starts a job; raises `SourceError`, `PipelineError`, `KafkaError` or `ClientError` where it cannot begin."""
-    if is_connect(spark):
-        job = replace(job, path=job.table_path)  # The server's working directory is another one.
-        if job.checkpoint is None and "://" in job.path:
-            raise PipelineError(
-                f"a job through Spark Connect on a table at {job.path} needs a checkpoint (--checkpoint PATH), on a"
-                " file system that Spark's server has"
-            )
-    options = source_options(job)
-    parsed = parse_options(options, streaming=True)
-    cluster = open_cluster(parsed)
-    try:
-        return _begin(spark, job, options, parsed, cluster, on_batch)
-    except BaseException:
-        cluster.close()
-        raise
+    return start_tables(spark, [job], on_batch=on_batch)[0]
+
+
+def start_tables(
+    spark: "SparkSession", jobs: Sequence[TableJob], *, on_batch: Callable[[BatchDone], None] | None = None
+) -> tuple[TableRun, ...]:
+    """Starts jobs that share one query of Spark's (`several`): they end together, and what fails one ends all.
+
+    Raises as `start_table`; `PipelineError` where one query can't do all of them.
+    """
+    check_alike(jobs)
+    remote = is_connect(spark)
+    if remote:
+        jobs = [_for_server(each, shares=len(jobs) > 1) for each in jobs]
+    with ExitStack() as undone:
+        openings = [_open(each, undone) for each in jobs]
+        several = len(openings) > 1
+        runs = _start_several(spark, openings, on_batch) if several else (_start_one(spark, openings[0], on_batch),)
+        undone.pop_all()
+    return runs
+
+
+def _for_server(job: TableJob, *, shares: bool) -> TableJob:
+    """A job whose driver is another machine's."""
+    if job.checkpoint is None and ("://" in job.path or shares):
+        what = "of several tables" if shares else f"on a table at {job.path}"
+        raise PipelineError(
+            f"a job through Spark Connect {what} needs a checkpoint (--checkpoint PATH), on a file system that Spark's"
+            " server has"
+        )
+    return replace(job, path=job.table_path)  # The server's working directory is another one.
 
 
 def is_connect(spark: "SparkSession") -> bool:
@@ -159,14 +186,38 @@ def rewind_table(job: TableJob) -> Contradiction | None:
     return rewind(DeltaTable(job.table_path), apps, job.topic)
 
 
-def _begin(
-    spark: "SparkSession",
-    job: TableJob,
-    options: dict[str, str],
-    parsed: SourceOptions,
-    cluster: BlockingCluster,
-    on_batch: Callable[[BatchDone], None] | None,
-) -> TableRun:
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """A table and its topic as a run finds them."""
+
+    job: TableJob
+    options: SourceOptions
+    cluster: BlockingCluster
+    found: Partitions
+    shape: TableShape
+    table: DeltaTable
+    stands: Mapping[TopicPartition, int]
+    """The next offset of each partition that the table has taken something of."""
+    starts: Mapping[TopicPartition, int]
+    """Where the run begins."""
+    backlog: int
+
+    @property
+    def begins_at(self) -> Mapping[TopicPartition, int]:
+        """Where a query without a checkpoint begins, as its options say it: the ends may move until Spark asks."""
+        partitions, everywhere = self.found.partitions, self.options.starting.everywhere
+        if self.stands:
+            return {each: self.stands.get(each, EARLIEST) for each in partitions}
+        if everywhere is None or self.options.starting.by_timestamp:
+            return self.starts
+        return dict.fromkeys(partitions, everywhere)
+
+
+def _open(job: TableJob, undone: ExitStack) -> _Opening:
+    """Looks at both; `undone` closes what it opens."""
+    parsed = parse_options(source_options(job), streaming=True)
+    cluster = open_cluster(parsed)
+    undone.callback(cluster.close)
     found = required_partitions(cluster, parsed)
     shape = _shape(job, parsed, cluster, found)
     table = delta.open_table(job.table_path, shape.schema, description=f"topic {job.topic}, by tidelog")
@@ -174,49 +225,82 @@ def _begin(
     contradiction = find_contradiction(table, delta.progress_ids(found.partitions, topic_id), job.topic)
     if contradiction is not None:
         raise TableMismatch(contradiction.explain(job.topic, job.path))
+    check_topic(table, job.topic, topic_id, fail_on_data_loss=parsed.fail_on_data_loss)
     stands = delta.next_offsets(table, found.partitions, topic_id)
-    if stands:
-        # Heeded by a query without a checkpoint only: it goes on where the table stands.
-        options = {name: value for name, value in options.items() if not name.lower().startswith("starting")}
-        options["startingOffsets"] = _offsets_json(found.partitions, stands)
     ends = latest_offsets(cluster, parsed, found.partitions)
     starts = stands or starting_offsets(cluster, parsed, found)
-    attendant: TableFollower | TableCommitter
-    commit: Callable[[DataFrame, int], None]
-    if is_connect(spark):
-        run = uuid.uuid4().hex
-        attendant = TableFollower(run, table, cluster, starts, on_batch)
-        commit = RemoteCommitter(job, run, starts, table.version())
-    else:
-        attendant = commit = TableCommitter(job, table, cluster, starts, on_batch)
-        attendant.reached(stands)
-    checkpoint = job.checkpoint_after(rewinds(table, job.topic))
-    query = _start_query(spark, job, options, shape, commit, checkpoint)
     backlog = sum(max(0, end - starts.get(each, 0)) for each, end in ends.items())
-    return TableRun(job, query, attendant, shape, backlog)
+    return _Opening(job, parsed, cluster, found, shape, table, stands, starts, backlog)
+
+
+def _start_one(spark: "SparkSession", opening: _Opening, on_batch: Callable[[BatchDone], None] | None) -> TableRun:
+    job = opening.job
+    checkpoint = job.checkpoint_after(rewinds(opening.table, job.topic))
+    if job.checkpoint is None and "://" not in job.path and not is_connect(spark):
+        forget_outdated(Path(checkpoint), opening.table, job.topic)
+    attendant, commit = _attended(spark, opening, uuid.uuid4().hex, on_batch)
+    options = source_options(job)
+    if opening.stands:
+        # Heeded by a query without a checkpoint only: it goes on where the table stands.
+        options = _starting_at(options, opening.begins_at)
+    query = _start_query(spark, [opening], options, commit, checkpoint)
+    return TableRun(job, query, attendant, opening.shape, opening.backlog)
+
+
+def _start_several(
+    spark: "SparkSession", openings: Sequence[_Opening], on_batch: Callable[[BatchDone], None] | None
+) -> tuple[TableRun, ...]:
+    run = uuid.uuid4().hex
+    attended = [_attended(spark, each, run, on_batch) for each in openings]
+    commit = SharedCommitter({each.job.topic: mine for each, (_, mine) in zip(openings, attended, strict=True)})
+    attendant = SharedAttendant([each for each, _ in attended])
+    jobs = [each.job for each in openings]
+    begins_at = {partition: offset for each in openings for partition, offset in each.begins_at.items()}
+    options = _starting_at(source_options(jobs[0]), begins_at) | {"subscribe": ",".join(each.topic for each in jobs)}
+    query = _start_query(spark, openings, options, commit, checkpoint_of_run(jobs, run))
+    return tuple(TableRun(each.job, query, attendant, each.shape, each.backlog) for each in openings)
+
+
+def _attended(
+    spark: "SparkSession", opening: _Opening, run: str, on_batch: Callable[[BatchDone], None] | None
+) -> tuple[Attendant, TableCommitter | RemoteCommitter]:
+    """What looks after a table here, and what commits to it."""
+    job, table, cluster, starts = opening.job, opening.table, opening.cluster, opening.starts
+    if is_connect(spark):
+        follower = TableFollower(run, table, cluster, starts, on_batch)
+        return follower, RemoteCommitter(job, run, starts, table.version())
+    committer = TableCommitter(job, table, cluster, starts, on_batch)
+    committer.reached(opening.stands)
+    return committer, committer
 
 
 def _start_query(
     spark: "SparkSession",
-    job: TableJob,
+    openings: Sequence[_Opening],
     options: Mapping[str, str],
-    shape: TableShape,
-    commit: "Callable[[DataFrame, int], None]",
+    commit: Commit,
     checkpoint: str,
 ) -> "StreamingQuery":
     spark.dataSource.register(TableFiles)
+    job = openings[0].job
+    places = {each.job.topic: TablePlace(each.job.table_path, each.shape.to_text()) for each in openings}
     reader = spark.readStream.format(TableFiles.name()).options(**options)
-    frame = reader.option(SHAPE_OPTION, shape.to_text()).option(PATH_OPTION, job.table_path).load()
+    frame = reader.option(TABLES_OPTION, tables_text(places)).load()
     writer = frame.writeStream.foreachBatch(commit).option("checkpointLocation", checkpoint)
-    writer = writer.queryName(f"tidelog table {job.topic} {Path(job.path).name}")
+    others = f" and {len(openings) - 1} more" if len(openings) > 1 else ""
+    writer = writer.queryName(f"tidelog table {job.topic} {Path(job.path).name}{others}")
     if job.once:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{max(0, round(job.trigger_interval_s * 1000))} milliseconds").start()
 
 
-def _offsets_json(partitions: tuple[TopicPartition, ...], stands: Mapping[TopicPartition, int]) -> str:
-    offsets = ", ".join(f'"{each.partition}": {stands.get(each, EARLIEST)}' for each in partitions)
-    return f'{{"{partitions[0].topic}": {{{offsets}}}}}'
+def _starting_at(options: Mapping[str, str], places: Mapping[TopicPartition, int]) -> dict[str, str]:
+    """The options of a query that starts there and nowhere else."""
+    offsets: dict[str, dict[str, int]] = {}
+    for each, offset in sorted(places.items()):
+        offsets.setdefault(each.topic, {})[str(each.partition)] = offset
+    kept = {name: value for name, value in options.items() if not name.lower().startswith("starting")}
+    return kept | {"startingOffsets": json.dumps(offsets)}
 
 
 def _shape(job: TableJob, options: SourceOptions, cluster: BlockingCluster, found: Partitions) -> TableShape:

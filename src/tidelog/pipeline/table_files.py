@@ -4,7 +4,9 @@ Each query has some Python processes of Spark's that unpickle these classes, to 
 only tasks need (Arrow, Parquet) is imported by tasks.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, InputPartition
@@ -17,12 +19,31 @@ from pyspark_tidelog.stream import TidelogStreamReader
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SHAPE_OPTION: Final = "table.shape"
-PATH_OPTION: Final = "table.path"
+TABLES_OPTION: Final = "table.of"
+"""`tables_text`'s."""
 MANIFEST_DDL: Final = (
     "topic string, partition int, start bigint, end bigint, topicId string, path string, size bigint, rows bigint,"
     " statistics string, recordBytes bigint, newFields array<string>"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlace:
+    """Where the records of a topic go."""
+
+    path: str
+    shape: str
+    """`TableShape.to_text`'s."""
+
+
+def tables_text(places: Mapping[str, TablePlace]) -> str:
+    """[topic] -> place, for an option of a data source, which can only be text."""
+    return json.dumps({topic: [each.path, each.shape] for topic, each in places.items()})
+
+
+def tables_of(text: str) -> dict[str, TablePlace]:
+    """The inverse of `tables_text`."""
+    return {topic: TablePlace(path, shape) for topic, (path, shape) in json.loads(text).items()}
 
 
 class TableFiles(DataSource):
@@ -38,24 +59,23 @@ class TableFiles(DataSource):
     def streamReader(self, schema: StructType) -> "TableFilesReader":  # noqa: N802  # Spark's name.
         given = {name: value for name, value in self.options.items() if not name.lower().startswith("table.")}
         options = parse_options(given, streaming=True)
-        return TableFilesReader(options, self.options[PATH_OPTION], self.options[SHAPE_OPTION])
+        return TableFilesReader(options, tables_of(self.options[TABLES_OPTION]))
 
 
 class TableFilesReader(TidelogStreamReader):
     """Plans as the source does; a task writes its range instead of handing it on."""
 
-    def __init__(self, options: SourceOptions, table_path: str, shape: str) -> None:
-        """`shape` is `TableShape.to_text`'s."""
+    def __init__(self, options: SourceOptions, tables: Mapping[str, TablePlace]) -> None:
+        """`tables`: [topic] -> place."""
         super().__init__(options)
-        self._table_path = table_path
-        self._shape = shape
+        self._tables = dict(tables)
 
     def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"table_path": self._table_path, "shape": self._shape}
+        return super().__getstate__() | {"tables": self._tables}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # A copy starts as a new one.
-        self.__init__(state["options"], state["table_path"], state["shape"])  # type: ignore[misc]
+        self.__init__(state["options"], state["tables"])  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """One row: what was written of the range."""
@@ -64,5 +84,5 @@ class TableFilesReader(TidelogStreamReader):
         from tidelog.pipeline.parquet import manifest, write_range
         from tidelog.pipeline.shape import TableShape
 
-        shape = TableShape.from_text(self._shape)
-        return manifest(write_range(self._options, partition.value, self._table_path, shape))
+        place = self._tables[partition.value.topic]
+        return manifest(write_range(self._options, partition.value, place.path, TableShape.from_text(place.shape)))

@@ -42,6 +42,8 @@ def more_of_uvarint(data: Buffer, position: int, first: int) -> tuple[int, int]:
 
 def uvarint(value: int) -> bytes:
     """An unsigned varint of at most 32 bits."""
+    if 0 <= value < 128:
+        return UVARINTS[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -50,7 +52,7 @@ def uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-UVARINTS: Final = tuple(uvarint(value) for value in range(128))
+UVARINTS: Final = tuple(bytes([value]) for value in range(128))
 """[value] -> its only byte."""
 
 
@@ -87,6 +89,10 @@ def read_unknown_tags(data: Buffer, position: int, end: int, count: int) -> tupl
 
 def write_tags(tags: Tags) -> bytes:
     """A whole section of tagged fields, in ascending order as KIP-482 asks."""
+    if len(tags) == 1 and tags[0][0] >= 0:
+        # As a follower's fetch has it.
+        tag, content = tags[0]
+        return b"".join((UVARINTS[1], uvarint(tag), uvarint(len(content)), content))
     parts = [uvarint(len(tags))]
     last = -1
     for tag, content in sorted(tags):

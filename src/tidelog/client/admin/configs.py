@@ -182,8 +182,8 @@ def alter_configs(
 ) -> Operation[dict[ConfigResource, KafkaError | None]]:
     """Changes settings one by one and leaves the others as they are (KIP-339); each resource's error or None.
 
-    `of_dead_brokers` asks another broker for those that are not live, which KRaft clusters and ours accept; otherwise
-    a broker that is not live is KafkaError BROKER_NOT_AVAILABLE.
+    `of_dead_brokers` asks another broker for those that are not live, and gives its answer, which is a refusal on
+    tidelog. Otherwise a broker that is not live is KafkaError BROKER_NOT_AVAILABLE.
     """
     deadline = routing.deadline(timeout_s)
     kind = messages.IncrementalAlterConfigsRequest

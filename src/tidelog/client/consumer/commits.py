@@ -18,6 +18,7 @@ from tidelog.client.offsets import (
     committed_request,
 )
 from tidelog.client.operations import Deadline
+from tidelog.client.views import partition_error
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 
@@ -101,7 +102,7 @@ class Commits:
             return {}
         await self._cluster.run(self._routing.refresh(unknown, deadline))
         return {
-            tp: KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{tp.topic}' does not exist")
+            tp: partition_error(tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{tp.topic}' does not exist")
             for tp in offsets
             if tp.topic not in self._routing.topics
         }
@@ -109,8 +110,9 @@ class Commits:
     def _refuse_replaced_topics(
         self, offsets: Collection[TopicPartition], topics_read: Mapping[str, TopicId]
     ) -> dict[TopicPartition, KafkaError]:
+        text = "the topic was deleted and made again since it was read"
         return {
-            tp: KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"{tp}: the topic was deleted and made again since it was read")
+            tp: partition_error(tp, ErrorCode.UNKNOWN_TOPIC_ID, f"{tp}: {text}")
             for tp in offsets
             if self._routing.is_replaced(tp.topic, topics_read[tp.topic])
         }

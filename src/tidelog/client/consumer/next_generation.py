@@ -14,7 +14,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from tidelog.client.cluster import Cluster
@@ -31,7 +31,7 @@ from tidelog.client.errors import (
     refusal,
 )
 from tidelog.client.exchange import ByVersion
-from tidelog.client.offsets import GroupMember, by_topic
+from tidelog.client.offsets import GroupMember
 from tidelog.client.operations import Deadline
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicId, TopicPartition
@@ -81,9 +81,12 @@ class NextGenerationMembership:
         A member that names the epoch before is taken for the same only where it says what it owns."""
         self._told_topics: list[str] | None = None
         self._told_pattern: SubscriptionPattern | None = None
-        self._told_owned: list[TopicPartition] | None = None
+        self._told_owned: dict[TopicId, list[int]] | None = None
         self._target: dict[TopicId, list[int]] | None = None
         """The assignment that came last and is not ours yet, [topic id] -> partitions."""
+        self._assigned_ids: dict[TopicPartition, TopicId] = {}
+        """[partition that we have] -> the topic's id in the assignment that gave it to us. Another topic may bear the
+        name by now: its partitions are not ours before the coordinator says so."""
         self._unnamed = 0
         """How often in a row a topic of the assignment was not known."""
         self._lost = False
@@ -138,10 +141,11 @@ class NextGenerationMembership:
         if target is None:
             return
         assigned = await self._named(target)
-        owned = set(self._ownership.positions)
-        if self._target is target and (gone := owned - assigned):
+        gone = {tp for tp in self._ownership.positions if assigned.get(tp) != self._assigned_ids[tp]}
+        if self._target is target and gone:
             await self._ownership.revoke(gone)
-        if self._target is target and (new := assigned - owned):
+        if self._target is target and (new := assigned.keys() - self._ownership.positions.keys()):
+            self._assigned_ids = {tp: assigned[tp] for tp in {*self._ownership.positions, *new}}
             await self._ownership.assign(new)
         if self._target is target:  # Else there is a newer one, or we were fenced meanwhile.
             self._target = None
@@ -164,17 +168,17 @@ class NextGenerationMembership:
         pause_s = self._routing.retry.pause_s(self._unnamed, self._routing.draw)
         asyncio.get_running_loop().call_later(pause_s, again)
 
-    async def _named(self, target: dict[TopicId, list[int]]) -> set[TopicPartition]:
-        """The assignment by topic names; partitions of a topic that has gone are left out."""
+    async def _named(self, target: dict[TopicId, list[int]]) -> dict[TopicPartition, TopicId]:
+        """The assignment by topic names, with the ids; partitions of a topic that has gone are left out."""
         if any(self._routing.topic_name(topic_id) is None for topic_id in target):
             # Which topics a pattern has found, only the coordinator knows.
             topics = self._topics if self._pattern is None else None
             await self._cluster.run(self._routing.refresh(topics, self._routing.deadline()))
-        named: set[TopicPartition] = set()
+        named: dict[TopicPartition, TopicId] = {}
         for topic_id, partitions in target.items():
             name = self._routing.topic_name(topic_id)
             if name is not None:
-                named.update(TopicPartition(name, partition) for partition in partitions)
+                named |= {TopicPartition(name, partition): topic_id for partition in partitions}
         return named
 
     # Heartbeats
@@ -217,14 +221,14 @@ class NextGenerationMembership:
     async def _heartbeat(self) -> bool:
         """One heartbeat; False where it is to be sent again soon."""
         epoch, pattern = self._epoch, self._pattern
-        owned = sorted(self._ownership.positions)
+        owned = self._owned()
         request = self._request(owned)
         self._is_joining = epoch == _JOINING
 
         def tell_all() -> Any:
             nonlocal owned, pattern, request
             self._tells_all = True
-            owned, pattern = sorted(self._ownership.positions), self._pattern
+            owned, pattern = self._owned(), self._pattern
             request = self._request(owned)
             return _by_version(request)
 
@@ -241,7 +245,7 @@ class NextGenerationMembership:
                 self._told_topics = request.subscribed_topic_names
                 self._told_pattern = pattern
             if request.topic_partitions is not None:
-                self._told_owned = owned if request.topic_partitions else []
+                self._told_owned = owned if request.topic_partitions else {}
             self._take(response)
             return True
         if code in _FENCED:
@@ -255,7 +259,7 @@ class NextGenerationMembership:
             self._fail(self._refused(code, response.error_message))
         return False
 
-    def _request(self, owned: list[TopicPartition]) -> Any:
+    def _request(self, owned: dict[TopicId, list[int]]) -> Any:
         kind = messages.ConsumerGroupHeartbeatRequest
         joins = self._epoch == _JOINING
         request = kind(
@@ -277,15 +281,17 @@ class NextGenerationMembership:
         if joins:
             request.topic_partitions = []
         elif self._tells_all or (owned != self._told_owned and self._target is None):
-            request.topic_partitions = self._by_id(owned)
+            request.topic_partitions = [
+                kind.TopicPartitions(topic_id=topic_id, partitions=partitions) for topic_id, partitions in owned.items()
+            ]
         return request
 
-    def _by_id(self, owned: Iterable[TopicPartition]) -> list[Any]:
-        kind = messages.ConsumerGroupHeartbeatRequest.TopicPartitions
-        return [
-            kind(topic_id=self._routing.topic_id(name), partitions=[tp.partition for tp in partitions])
-            for name, partitions in by_topic(owned)
-        ]
+    def _owned(self) -> dict[TopicId, list[int]]:
+        """What we have: [topic id] -> partitions."""
+        owned: dict[TopicId, list[int]] = {}
+        for topic_partition in sorted(self._ownership.positions):
+            owned.setdefault(self._assigned_ids[topic_partition], []).append(topic_partition.partition)
+        return owned
 
     def _take(self, response: Any) -> None:
         self._member_id = response.member_id or self._member_id

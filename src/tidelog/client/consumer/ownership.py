@@ -242,9 +242,8 @@ class Ownership:
         try:
             await self.commit(offsets, timeout_s)
         except (KafkaError, ClientError) as error:
-            logger.warning(
-                "commit failed: offsets=%s error=%s", {str(tp): c.offset for tp, c in offsets.items()}, error
-            )
+            refused = {str(tp): c.offset for tp, c in offsets.items() if self._committed.get(tp) != c.offset}
+            logger.warning("commit failed: offsets=%s error=%s", refused, error)
 
     async def _commit_before_leaving(self, partitions: Collection[TopicPartition]) -> None:
         if partitions:

@@ -24,6 +24,7 @@ from tidelog.client.consumer.commits import Commits
 from tidelog.client.consumer.settings import AutoOffsetReset, ConsumerSettings
 from tidelog.client.errors import ConnectionFailed, NoOffset, RequestTimedOut
 from tidelog.client.offsets import CommittedOffset, list_offsets
+from tidelog.client.views import partition_error
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicId, TopicPartition
 
@@ -214,7 +215,7 @@ class Placement:
         topic = topic_partition.topic
         if self._routing.is_replaced(topic, search.topic_ids[topic]):
             text = f"topic '{topic}' was deleted and made again during the search"
-            self._later([topic_partition], search, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, text))
+            self._later([topic_partition], search, partition_error(topic_partition, ErrorCode.UNKNOWN_TOPIC_ID, text))
             return
         self.forget([topic_partition])
         self._placed(topic_partition, position, is_committed)

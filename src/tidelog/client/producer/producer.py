@@ -35,7 +35,7 @@ from tidelog.client.producer.partition_queue import PartitionQueue
 from tidelog.client.producer.sender import ProducerStatistics, Sender
 from tidelog.client.producer.settings import ACKS_ALL, ProducerSettings
 from tidelog.client.producer.transactions import ProducerTransactionState, TransactionManager
-from tidelog.client.views import TopicView
+from tidelog.client.views import TopicView, partition_error
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 
@@ -160,10 +160,8 @@ class Producer:
         elif type(partition) is not int:
             raise TypeError(f"a partition is an int, not {type(partition).__name__}")
         elif partition not in view.partitions:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic '{topic}' has no partition {partition}: it has {len(view.partitions)}",
-            )
+            text = f"topic '{topic}' has no partition {partition}: it has {len(view.partitions)}"
+            raise partition_error(TopicPartition(topic, partition), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         queue = target.queues.get(partition)
         if queue is None:
             queue = target.queues[partition] = sender.queue(TopicPartition(topic, partition))

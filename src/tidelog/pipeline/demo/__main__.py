@@ -328,9 +328,9 @@ def start_spark(show: Show, directory: Path) -> "SparkSession":
 
 
 def take_into_tables(show: Show, spark: "SparkSession", address: str, directory: Path, prepared: list[Records]) -> None:
-    """The Spark job: all topics into their Delta tables, exactly once, side by side."""
+    """The Spark job: all topics into their Delta tables, exactly once, by one query."""
     from tidelog.pipeline.shape import ValueFormat
-    from tidelog.pipeline.table import BatchDone, TableJob, start_table
+    from tidelog.pipeline.table import BatchDone, TableJob, start_tables
 
     started = time.monotonic()
     total = sum(len(each.records) for each in prepared)
@@ -339,22 +339,18 @@ def take_into_tables(show: Show, spark: "SparkSession", address: str, directory:
         def on_batch(done: BatchDone) -> None:
             advance(done.rows)
 
-        runs = [
-            start_table(
-                spark,
-                TableJob(
-                    bootstrap=address,
-                    topic=each.data_set.name,
-                    path=str(directory / each.data_set.name),
-                    value=ValueFormat.JSON,
-                    value_schema=each.source.schema,
-                    once=True,
-                ),
-                on_batch=on_batch,
+        jobs = [
+            TableJob(
+                bootstrap=address,
+                topic=each.data_set.name,
+                path=str(directory / each.data_set.name),
+                value=ValueFormat.JSON,
+                value_schema=each.source.schema,
+                once=True,
             )
             for each in prepared
         ]
-        for run in runs:
+        for run in start_tables(spark, jobs, on_batch=on_batch):
             run.wait()
     show.took("topics to Delta (Spark)", started, total, sum(each.size for each in prepared))
 
