@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from sim.checks.partition_states import PartitionStates
-from sim.checks.replicas import ReplicaChecker, replicas_of
+from sim.checks.replicas import ReplicaChecker, replica_of
 from sim.checks.retention import Retention
 from sim.machine import DATA, OTHER_DATA, PORT, BrokerMachine, LoneMachine, Machine, StoreMachine, Surroundings
 from sim.plan import FaultKind
@@ -17,6 +17,7 @@ from sim.secured_brokers import secured_settings
 from sim.store.history import StoreHistory
 from sim.world.network import SimulatedNetwork
 from tidelog.metadata.znodes import CONTROLLER, broker_path, decode_controller
+from tidelog.storage.file_names import LOG
 
 if TYPE_CHECKING:
     from sim.checks.history import History
@@ -30,6 +31,11 @@ RESTART_S: Final = (0.05, 1.0)
 """How long a process that died by itself stays dead, as with a supervisor."""
 RACK_AWARE: Final = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
 """So that followers serve consumers of their own rack (KIP-392)."""
+LOAD_BUFFER_SIZES: Final = (
+    "offsets.load.buffer.size",
+    "transaction.state.log.load.buffer.size",
+    "share.coordinator.load.buffer.size",
+)
 OFFSETS_PARTITIONS: Final = 3
 """Of `__consumer_offsets`."""
 SHARE_STATE_PARTITIONS: Final = 3
@@ -85,6 +91,7 @@ class Cluster:
         for machine in self.brokers:
             machine.disk.names_in_order = plan.names_in_order
         self.checker = ReplicaChecker(self.brokers, self.states)
+        self.checker.deleted_to = lambda partition: history.of(partition).starts_at
         if self.states is not None:
             self.states.life = lambda broker: sum(each.generation for each in self.brokers if each.broker_id == broker)
             self.states.on_joined = self.checker.joined
@@ -97,6 +104,8 @@ class Cluster:
         self.checker.lossy |= {topic.name for topic in plan.topics if topic.unclean}
         self.on_start: list[Callable[[BrokerMachine], None]] = []
         """Called before a broker's process begins."""
+        self.on_rot: list[Callable[[TopicPartition, int], None]] = []
+        """Told of each batch that rots, by its first offset."""
         self.given_up: set[str] = set()
         """Topics with a partition whose leader an operator had to elect uncleanly."""
         self.client_names: list[str] = []
@@ -144,6 +153,12 @@ class Cluster:
         state = None if self.states is None else self.states.state(partition)
         return next((machine for machine in self.brokers if state and machine.broker_id == state.leader), None)
 
+    def committed_end(self, partition: TopicPartition) -> int:
+        """The high watermark of a partition, as its leader has it; 0 where none leads."""
+        leader = self.brokers[0] if self.states is None else self.leader(partition)
+        replica = None if leader is None else replica_of(leader, partition)
+        return 0 if replica is None or replica.leader is None else int(replica.high_watermark)
+
     def leadership(self, partition: TopicPartition) -> tuple[int, int] | None:
         """The broker that leads a partition and its epoch, as the store has them now; None where it says nothing."""
         state = None if self.states is None else self.states.state(partition)
@@ -152,9 +167,9 @@ class Cluster:
     def presumed_leadership(self, partition: TopicPartition, broker: int) -> tuple[int, int] | None:
         """The same as `broker` has it, if it takes itself for the leader; None where it does not, or does not run."""
         for machine in self.brokers:
-            for replica in replicas_of(machine) if machine.broker_id == broker else ():
-                if replica.topic_partition == partition and replica.leader is not None:
-                    return broker, replica.leader.leader_epoch
+            replica = replica_of(machine, partition) if machine.broker_id == broker else None
+            if replica is not None and replica.leader is not None:
+                return broker, replica.leader.leader_epoch
         return None
 
     def session_of(self, machine: BrokerMachine) -> int | None:
@@ -224,23 +239,37 @@ class Cluster:
                 image = None if node is None else node.metadata.image.partition(partition)
                 if image is None or (image.leader, image.leader_epoch) != (state.leader, state.leader_epoch):
                     found.append(f"{partition}: {machine.name} has not heard that {state.leader} leads: {image}")
-                for replica in replicas_of(machine) if machine.broker_id in replicas else ():
+                elif (set(image.isr), set(image.replicas)) != (set(state.isr), set(replicas)) or image.offline:
+                    found.append(f"{partition}: {machine.name} says {image}, the store {state}, replicas {replicas}")
+                replica = replica_of(machine, partition) if machine.broker_id in replicas else None
+                if replica is not None:
                     leads = replica.leader is not None
-                    if replica.topic_partition == partition and leads != (state.leader == machine.broker_id):
+                    if leads != (state.leader == machine.broker_id):
                         found.append(f"{partition}: {machine.name} leads: {leads}, the leader is {state.leader}")
         return found
 
     def waiting_for_operators(self) -> list[TopicPartition]:
-        """Partitions without a leader, of whose ISR every member has lost records, by what this run did to its disk."""
+        """Partitions without a leader, of whose ISR every member has lost records, by what this run did to its disk.
+
+        To a broker what was not synced looks like that, too, where a power cut has kept the end of it alone.
+        """
         states = self.states
         found = []
         for partition in () if states is None else states.partitions():
             state = states.state(partition) if states is not None else None
             if states is not None and state is not None and state.leader < 0:
-                members = [(broker, partition) for broker in state.isr]
-                if self.checker.excused.issuperset(members) and all(states.is_marked(*each) for each in members):
+                members = [machine for machine in self.brokers if machine.broker_id in state.isr]
+                if all(self._has_lost_records(each, partition) for each in members):
                     found.append(partition)
         return found
+
+    def _has_lost_records(self, machine: BrokerMachine, partition: TopicPartition) -> bool:
+        """Whether a replica is marked as one that has lost records, and this run has given it reason to be."""
+        if self.states is None or not self.states.is_marked(machine.broker_id, partition):
+            return False
+        folder = f"{machine.folder_of(partition)}/"
+        is_torn = any(path.startswith(folder) and path.endswith(LOG) for path in machine.disk.torn)
+        return is_torn or (machine.broker_id, partition) in self.checker.excused
 
     def allow_loss(self, topic: str) -> None:
         """An operator gives up what no replica of some partition has any more."""
@@ -279,6 +308,9 @@ def internal_topics(plan: Plan) -> dict[str, object]:
         "group.share.record.lock.duration.ms": SHARE_LOCK_MS,
         "min.insync.replicas": plan.min_insync_replicas,
         "log.flush.interval.messages": 1 if plan.flushes else 1_000_000,
+        **({} if not plan.loads_in_pieces else dict.fromkeys(LOAD_BUFFER_SIZES, 300)),
+        # An older high watermark explains less of what is lost: members of the ISR are compared by their logs.
+        **({"replica.high.watermark.checkpoint.interval.ms": 20_000} if plan.ends_in_power_cut else {}),
         # What no reader comes across is found within the run, too.
         "log.scrub.interval.ms": 3_000 if FaultKind.ROT in plan.faults else 86_400_000,
         # So that no trouble lasts as long as a session of our own client's members.

@@ -233,7 +233,7 @@ class DirectedTrouble:
     async def _overtake(
         self, partition: TopicPartition, leader: BrokerMachine, successor: BrokerMachine, controller: BrokerMachine
     ) -> None:
-        """The controller reads who is there, and what it writes of it arrives after the successor's registration."""
+        """The controller reads the live brokers; its election arrives after the successor has registered."""
         states, store = self._cluster.states, self._cluster.store
         if states is None or store is None:
             return

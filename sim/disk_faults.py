@@ -213,5 +213,8 @@ class DiskTrouble:
         self._rotten.add(partition)
         self._cluster.checker.excused.add((machine.broker_id, partition))
         byte = position + CRC_START + self._random.below(size - CRC_START)
+        offset = read_header(machine.disk.read(path), position).base_offset
         machine.disk.rot(path, byte, 1 << self._random.below(8))
         self._cluster.trace.record("rots", machine.name, path, byte)
+        for tell in self._cluster.on_rot:
+            tell(partition, offset)

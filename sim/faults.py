@@ -209,7 +209,7 @@ class Trouble:
     async def _lag(self) -> None:
         """Followers that have not come along for long enough are out of the ISR, if their leader can say so.
 
-        Seen alone: nothing else goes wrong meanwhile.
+        Seen alone: nothing else goes wrong meanwhile. A leader that is elected meanwhile counts from then on.
         """
         states = self._cluster.states
         if states is None or len(self._cluster.brokers) < 3 or not await self._alone():
@@ -220,18 +220,18 @@ class Trouble:
         for source, target in links:
             self._network.cut(source, target)
         await asyncio.sleep(1.0)
-        behind = [
-            partition
+        behind = {
+            partition: self._cluster.leadership(partition)
             for partition in states.partitions()
             if (leader := self._cluster.leader(partition)) is not None
             and leader is not machine
             and self._cluster.checker.end(machine, partition) < self._cluster.checker.end(leader, partition)
-        ]
+        }
         await asyncio.sleep(LAG_S)
         if self._cluster.controller() and machine not in self._cluster.controller():
-            for partition in behind:
+            for partition, leadership in behind.items():
                 state = states.state(partition)
-                if state is not None and state.leader != machine.broker_id:
+                if state is not None and self._cluster.leadership(partition) == leadership:
                     complaint = f"{partition}: {machine.name} has been behind for {LAG_S} s, the ISR is {state.isr}"
                     require(17, machine.broker_id not in state.isr, complaint)
         for source, target in links:

@@ -23,7 +23,7 @@ from sim.store.service import StoreService
 from sim.world.clock import LoopClock
 from sim.world.disk import Fault, FaultPlan, Mount, Operation, ProcessDeath, SimulatedDisk
 from sim.world.process import Process, SimulatedExecutor
-from tidelog.broker.failure import BrokerFailed
+from tidelog.broker.failure import BrokerFailed, start_unless
 from tidelog.broker.runtime import Runtime
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.records.batch import CRC_START, iterate_headers
@@ -68,6 +68,7 @@ SETTINGS: Final[Mapping[str, object]] = {
     "replica.socket.timeout.ms": 3000,
     "controller.socket.timeout.ms": 3000,
     "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
+    "isr.return.wait.ms": 12_000,
     "leader.imbalance.check.interval.seconds": 8,
     "auto.create.topics.enable": False,
     "group.min.session.timeout.ms": 1000,
@@ -436,7 +437,7 @@ class BrokerMachine(Machine):
             network=self._network.host(self.name),
             executor=executor,
         )
-        await runtime.start()
+        await start_unless(_reason(failing), runtime.start())
         ready.set_result(None)
         broker_failed = asyncio.ensure_future(runtime.failed())
         await asyncio.wait([broker_failed, failing], return_when=asyncio.FIRST_COMPLETED)
@@ -464,6 +465,10 @@ class BrokerMachine(Machine):
     async def _stop(self) -> None:
         if self.runtime is not None:
             await self.runtime.stop()
+
+
+async def _reason(failing: asyncio.Future[str]) -> str:
+    return await asyncio.shield(failing)
 
 
 class LoneMachine(BrokerMachine):

@@ -79,6 +79,8 @@ DIRECTED: Final = (
 """Faults that bring a situation about step by step; each is the first fault of its run."""
 DIRECTED_CHANCE: Final = 0.3
 ANSWERS_LOST_CHANCE: Final = 0.7
+LAST_POWER_CUT_CHANCE: Final = 0.15
+"""Of runs without flush: what clients were told is not compared in the end then."""
 AWAITED: Final[tuple[FaultKind, ...]] = ()
 """Those that brokers do not survive yet: a run has them only where it is asked for them (`--fault`)."""
 SHARE_GROUP_CHANCE: Final = 0.3
@@ -154,6 +156,8 @@ class Plan:
     """Of a share group (KIP-932); 0: there is none."""
     transactions: tuple[str, ...]
     """The protocols of the transactional producers that there are: "before" or "since" KIP-890."""
+    loads_in_pieces: bool
+    """Whether coordinators read their partitions a few batches at a time: much can happen before they have all."""
     reassigns: bool
     """Whether partitions are moved, and old tools write into the store."""
     tombstones_go: bool
@@ -168,6 +172,8 @@ class Plan:
     """Whether a power cut loses changes of names from the last one on, as with a journal, or any of them."""
     faults: tuple[FaultKind, ...]
     fault_pause_s: tuple[float, float]
+    ends_in_power_cut: bool
+    """Whether all brokers lose their power at the end, with records that were not flushed (`last_power_cut.py`)."""
 
     @property
     def partitions(self) -> list[TopicPartition]:
@@ -226,8 +232,13 @@ def draw(
     faults += [kind for kind in OF_DISKS if devices.chance(wanted) and kind not in AWAITED]
     if clients and random.stream("clients").chance(ANSWERS_LOST_CHANCE):
         faults.append(FaultKind.ANSWERS_LOST)
+    ends_in_power_cut = False
     if not flushes:
+        # Then it costs records, and comes when nothing else is to be seen any more.
         faults = [kind for kind in faults if kind is not FaultKind.POWER_CUT_ALL]
+        is_wished = FaultKind.POWER_CUT_ALL in wished
+        wished = tuple(kind for kind in wished if kind is not FaultKind.POWER_CUT_ALL)
+        ends_in_power_cut = count > 1 and (is_wished or random.stream("last power cut").chance(LAST_POWER_CUT_CHANCE))
     pause = random.between(0.8, 4.0)
     racks = count > 1 and random.chance(0.3)
     topics = _topics(random, flushes=flushes, min_insync=min_insync, many=count > 1)
@@ -274,6 +285,7 @@ def draw(
         groups=groups,
         share_members=share_members,
         transactions=transactions,
+        loads_in_pieces=random.stream("loading").chance(0.5),
         reassigns=reassigns,
         tombstones_go=tombstones_go,
         clients=clients,
@@ -282,6 +294,7 @@ def draw(
         names_in_order=random.stream("file systems").chance(0.5),
         faults=(*faults, *wished) or (FaultKind.RESET, FaultKind.KILL),
         fault_pause_s=(0.1, pause),
+        ends_in_power_cut=ends_in_power_cut,
     )
 
 

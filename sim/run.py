@@ -8,21 +8,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TextIO
 
 from sim.checks.complaints import Complaints
-from sim.checks.flushes import check_flushes
+from sim.checks.final_state import FinalState
+from sim.checks.flushes import FlushChecks
 from sim.checks.history import Guarantee, History
 from sim.checks.live_logs import LiveLogs
-from sim.checks.log_checks import Batch, check_log
-from sim.checks.rot import rotten_batches
 from sim.checks.settings import settings_that_differ
 from sim.checks.share_locks import ShareLocks
 from sim.cluster import SHARE_LOCK_MS, Cluster
 from sim.faults import Trouble
 from sim.invariants import require
-from sim.machine import STORE
+from sim.last_power_cut import LastPowerCut
 from sim.plan import FaultKind, Plan, draw
+from sim.scenarios.compaction import compact_beside
+from sim.scenarios.offsets import OffsetsWalk
 from sim.scenarios.walk import LogWalk
-from sim.store.history import check_replay
-from sim.store.journal import JournalPersistence
 from sim.workloads.access import Access
 from sim.workloads.admin import Administrator
 from sim.workloads.applications import Applications
@@ -35,23 +34,18 @@ from sim.workloads.producers import Producer
 from sim.workloads.reassignments import Reassigner
 from sim.workloads.settings import SettingsAlterer
 from sim.workloads.spot_reads import SpotReader
-from sim.workloads.waiters import check_waiters
+from sim.workloads.waiters import check_prompt, check_waiters
 from sim.world.clients import client_world
-from sim.world.clock import LoopClock
+from sim.world.cycles import cycles_left
 from sim.world.loop import VirtualLoop
-from sim.world.process import SimulatedExecutor
 from sim.world.randomness import SeededRandom
 from sim.world.threads import cooperative_locks
 from sim.world.trace import Trace
 from tidelog.model.errors import ErrorCode
-from tidelog.protocol import messages
-from tidelog.protocol.apis import ApiKey
-from tidelog.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from sim.machine import BrokerMachine
     from tidelog.model.identifiers import TopicPartition
 
 SETTLE_S_MAX: Final = 60.0
@@ -110,8 +104,10 @@ def run(
     asyncio.set_event_loop(None)
     try:
         LogWalk(seed).run()
+        compact_beside(seed)
+        OffsetsWalk(seed).run()
         over = contextlib.suppress(NothingPromisedError)
-        with over, simulation.complaints, cooperative_locks(), client_world(loop):
+        with over, simulation.complaints, cooperative_locks(), client_world(loop), cycles_left():
             loop.run_until_complete(simulation.main())
         simulation.check_errors()
         return simulation.outcome()
@@ -170,6 +166,7 @@ class Simulation:
         sound = [each for each in plan.partitions if each.topic not in self.history.lossy | self.history.compacted]
         own = random.stream("spot reads")
         self._spot_reader = SpotReader(sound, self._router("spot reader"), own, self.history, trace)
+        self.cluster.on_rot.append(self._spot_reader.rotted)
         self._reassigner = self._make_reassigner()
         own, topics = random.stream("settings"), [topic.name for topic in plan.topics]
         self._alterer = SettingsAlterer(self._router("alterer"), own, self.cluster, topics)
@@ -179,8 +176,11 @@ class Simulation:
         own = random.stream("clients")
         self._users = ClientUsers(plan, self.cluster, self._router, own, trace, lambda: self.history.generation)
         self._access = self._make_access()
+        self._flushes = FlushChecks(self.cluster.brokers)
         self._live_logs = LiveLogs(self.cluster.brokers, self.cluster.checker, random.stream("live logs"))
         self._share_locks = ShareLocks(self.cluster.brokers, loop.time, SHARE_LOCK_MS)
+        self._is_over = False
+        """Whether nothing is promised to clients any more; what the disks have kept is."""
         self._trouble = Trouble(self.cluster, plan, random.stream("trouble"))
 
     def outcome(self) -> Outcome:
@@ -345,15 +345,11 @@ class Simulation:
         limit = self.seconds + 3 * SETTLE_S_MAX
         await self._within(self._trouble.run(self.seconds), limit, "trouble has no end", [*always, *clients])
         always.append(asyncio.ensure_future(self._operate()))
-        self._administrator.stopping = self._spot_reader.stopping = self._alterer.stopping = True
-        if self._prober is not None:
-            self._prober.stopping = True
+        self._stop_changes()
+        if self.plan.ends_in_power_cut:
+            await self._end_in_power_cut(always, clients)
         for producer in self._producers:
             producer.stopping = True
-        if self._reassigner is not None:
-            self._reassigner.stopping = True
-        if self._directory_mover is not None:
-            self._directory_mover.stopping = True
         self._applications.calm()
         self._users.calm()
         await self._until(lambda: not self._ailments(), lambda: "; ".join(self._ailments()[:4]), [*always, *clients])
@@ -373,6 +369,8 @@ class Simulation:
             lambda: f"not acknowledged: {[text for producer in self._producers for text in producer.pending]}",
             [*always, *clients],
         )
+        # What a consumer is never told of it does not miss by itself.
+        await self._until(lambda: not self._unread(), lambda: f"not read: {self._unread()}", [*always, *clients])
         for consumer in self._consumers:
             consumer.stopping = True
         await self._until(
@@ -383,9 +381,12 @@ class Simulation:
         await self._end_of_users([*always, *clients])
         await self._final_reads(always)
         await self._within(self._check_waiters(), 3 * SETTLE_S_MAX, "waiters have no end", always)
-        await self._until(self._replicas_agree, lambda: "the replicas' logs don't end alike", always)
-        await self._until(lambda: not self._rotten(), lambda: f"not mended: {self._rotten()[:4]}", always)
-        await self._check_topics()
+        final = FinalState(self.cluster, self.plan, self._random)
+        await self._until(final.replicas_agree, lambda: "the replicas' logs neither begin nor end alike", always)
+        await self._until(lambda: not final.shown_offline(), lambda: "; ".join(final.shown_offline()[:4]), always)
+        await self._until(lambda: not final.rotten(), lambda: f"not mended: {final.rotten()[:4]}", always)
+        await self._until(lambda: not final.left_behind(), lambda: f"left behind: {final.left_behind()[:4]}", always)
+        await final.check_topics(self._router("visitor"), self._administrator, self._reassigner)
         await self._within(applications.check_final(), SETTLE_S_MAX, "committed offsets are not told", always)
         self.cluster.checker.check()
         for task in always:
@@ -396,7 +397,32 @@ class Simulation:
             await self._within(machine.stop(), SETTLE_S_MAX, f"{machine.name} does not stop", [])
         if self.cluster.store is not None:
             await self.cluster.store.stop()
-        self._check_disks()
+        final.check_disks()
+
+    def _stop_changes(self) -> None:
+        """From now on clients write and read, and nothing else."""
+        self._administrator.stopping = self._spot_reader.stopping = self._alterer.stopping = True
+        for each in (self._prober, self._reassigner, self._directory_mover):
+            if each is not None:
+                each.stopping = True
+
+    async def _end_in_power_cut(self, always: list[asyncio.Task[None]], clients: list[asyncio.Task[None]]) -> None:
+        """Raises NothingPromisedError, when what disks have kept has been found again."""
+        ailments = self._ailments
+        await self._until(lambda: not ailments(), lambda: "; ".join(ailments()[:4]), [*always, *clients])
+        power = self._random.stream("last power cut")
+        end = LastPowerCut(self.cluster, power)
+        await end.write_back()
+        _raise_failures([*always, *clients])
+        watcher = always[1]
+        for task in (watcher, *clients):
+            task.cancel()
+        kept = end.strike()
+        for partition in [] if self.cluster.states is None else self.cluster.states.partitions():
+            self._allow_loss(partition.topic)
+        self._is_over = True
+        await end.bring_back(kept)
+        raise NothingPromisedError
 
     async def _end_of_access(self, others: Sequence[asyncio.Task[None]]) -> None:
         """Users and ACLs come to rest; then each change is to be in force everywhere a second later."""
@@ -420,6 +446,15 @@ class Simulation:
         marks = self.cluster.marks_of(self._administrator.topics)
         return self.cluster.ailments() + marks + [text for mover in movers for text in mover.ailments()]
 
+    def _unread(self) -> list[str]:
+        """What consumers have not read that is committed."""
+        return [
+            f"{consumer.name} is at {reader.offset} of {end} in {reader.partition}"
+            for consumer in self._consumers
+            for reader in consumer.readers
+            if reader.offset < (end := self.cluster.committed_end(reader.partition))
+        ]
+
     async def _operate(self) -> None:
         """Does what the documentation asks of operators: where every replica in sync has lost records, one leads
         nevertheless. What none of them has is lost then, so nothing more is promised of the topic; and of nothing else
@@ -429,7 +464,7 @@ class Simulation:
             await asyncio.sleep(OPERATORS_LOOK_S)
             for partition in self.cluster.waiting_for_operators():
                 self._allow_loss(partition.topic)
-                if partition not in self.plan.partitions:
+                if partition not in self.plan.partitions and not self._is_over:
                     raise NothingPromisedError
                 with contextlib.suppress(OSError, TimeoutError):
                     await self._administrator.elect_uncleanly(partition)
@@ -445,7 +480,7 @@ class Simulation:
             await asyncio.sleep(CHECK_S)
             self.check_errors()
             self.cluster.checker.check()
-            check_flushes(self.cluster.brokers)
+            self._flushes.check()
             self._live_logs.check()
             self._share_locks.check()
 
@@ -516,95 +551,8 @@ class Simulation:
         waiters = [self._router(f"waiter{number}") for number in range(2 + max(len(followers) - 1, 0))]
         waker = self._router("waker")
         await check_waiters(waker, waiters, partition, followers, self._trace)
+        await check_prompt(waker, partition, self._trace)
         waker.close()
-
-    def _replicas_agree(self) -> bool:
-        """Whether all replicas of each partition have come to the same end."""
-        states = self.cluster.states
-        if states is None:
-            return True
-        plan = self.plan
-        for partition in (*plan.partitions, *plan.transactional_partitions, *plan.guarded_partitions):
-            ends = {
-                self.cluster.checker.end(machine, partition)
-                for machine in self.cluster.brokers
-                if machine.broker_id in states.replicas(partition)
-            }
-            if len(ends) > 1:
-                return False
-        return True
-
-    def _rotten(self) -> list[str]:
-        """Batches that readers may ask for, and that are not what was written: the scrub comes by every few seconds."""
-        states = self.cluster.states
-        return [
-            f"{partition} on {machine.name}, {path} at {position}"
-            for partition in ([] if states is None else states.partitions())
-            for machine in self.cluster.brokers
-            for path, position in rotten_batches(machine, partition)
-        ]
-
-    async def _check_topics(self) -> None:
-        """Every broker shows the topics that the administrator was told of."""
-        router = self._router("visitor")
-        for broker in router.brokers:
-            request = messages.MetadataRequest(topics=None, allow_auto_topic_creation=False)
-            response = await router.ask(broker, ApiKey.METADATA, request)
-            self._administrator.check_final({topic.name: topic.partitions for topic in response.topics})
-        if self._reassigner is not None:
-            await self._reassigner.check_final(router)
-        router.close()
-
-    # What is left on the disks.
-
-    def _check_disks(self) -> None:
-        """Opens the logs once more, as a broker would, and compares them with a full scan, and with each other."""
-        contents: dict[TopicPartition, dict[int, Batch]] = {}
-        for machine in self.cluster.brokers:
-            manager = LogManager(
-                disk=machine.disk.mount(),
-                clock=LoopClock(self._loop.time),
-                log_dirs=list(machine.log_dirs),
-                broker_id=machine.broker_id,
-                cluster_id=None,
-            )
-            manager.open()
-            for log in manager.logs():
-                if machine.disk.rotten(log.directory):
-                    continue  # Below its start: no reader asks for it, and no other replica may have it any more.
-                log.update_high_watermark(log.log_end_offset)
-                self._compare(machine, log.topic_partition, check_log(log), contents)
-            manager.abandon()
-            machine.disk.kill()
-        store = self.cluster.store
-        if store is not None and store.service is not None:
-            journal = JournalPersistence(store.disk.mount(), STORE, SimulatedExecutor(self._loop, self._random))
-            check_replay(store.service.store.tree, journal.load())
-            store.disk.kill()
-
-    def _compare(
-        self,
-        machine: BrokerMachine,
-        partition: TopicPartition,
-        batches: list[Batch],
-        contents: dict[TopicPartition, dict[int, Batch]],
-    ) -> None:
-        """Invariant 4: byte for byte, or record by record where each replica compacts for itself."""
-        if partition.topic in self.cluster.checker.compacted:
-            batches = [
-                Batch(header, [record], repr((header.partition_leader_epoch, record.key, record.value)).encode())
-                for header, records, _ in batches
-                for record in records
-            ]
-        known = contents.setdefault(partition, {})
-        for batch in batches:
-            offset = batch.header.base_offset if len(batch.records) != 1 else batch.records[0].offset
-            other = known.setdefault(offset, batch)
-            require(
-                4,
-                other.data == batch.data,
-                f"{partition}: {offset} on {machine.name} is {batch.header}, elsewhere {other.header}",
-            )
 
 
 def _raise_failures(tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -31,6 +31,7 @@ EXPLAINED: Final[Mapping[str, Collection[FaultKind]]] = {
     "move given up: ": _DISK_FAULTS,
     "move stops: ": _DISK_FAULTS,
     "copy not removed: ": _DISK_FAULTS,
+    "damage not forgotten: ": _DISK_FAULTS,
     "rot_not_repaired: ": (FaultKind.ROT,),  # Retention may have taken it from the others.
     "records refused: ": (FaultKind.FLIPPED_READ, *_DISK_FAULTS),
 }

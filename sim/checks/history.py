@@ -80,6 +80,7 @@ class History:
         self._partitions: dict[TopicPartition, PartitionHistory] = {}
         self._lanes: dict[str, Guarantee] = {}
         self._refused: set[bytes] = set()
+        self._producer_ids: set[int] = set()
         self.generations: Counter[int] = Counter()
         """[broker] -> how often it was started"""
         self.lossy: set[str] = set()
@@ -187,6 +188,11 @@ class History:
             else:
                 self._note(partition, history, offset, value)
                 history.acknowledged.add(offset)
+
+    def identified(self, producer_id: int) -> None:
+        """A producer without a transactional id was given an id: one that is given twice takes records for others'."""
+        require(12, producer_id not in self._producer_ids, f"producer id {producer_id} is given a second time")
+        self._producer_ids.add(producer_id)
 
     def refused(self, values: Sequence[bytes]) -> None:
         """A produce request was answered with an error that means that nothing was written."""

@@ -57,7 +57,7 @@ class LiveLogs:
         is_whole = not (log.is_offline or log.folder.is_deleted or log.truncation_is_pending or log.producers.is_behind)
         if not is_whole or (machine.broker_id, replica.topic_partition) in self._checker.excused:
             return False
-        with _undisturbed(machine.disk):
+        with undisturbed(machine.disk):
             batches = check_log(log)
         check_stable(log, batches)
         self.checked += 1
@@ -72,13 +72,13 @@ def check_stable(log: Log, batches: Sequence[Batch]) -> None:
             first = begun.pop(header.producer_id, None)
             if first is not None and header.base_offset >= log.high_watermark:
                 told = f"{log}: stable is {log.last_stable_offset}, the marker at {header.base_offset} is not committed"
-                require(10, log.last_stable_offset <= first, told)
+                require(10, log.last_stable_offset <= max(first, log.log_start_offset), told)
         elif header.is_transactional:
             begun.setdefault(header.producer_id, header.base_offset)
 
 
 @contextmanager
-def _undisturbed(disk: SimulatedDisk) -> Iterator[None]:
+def undisturbed(disk: SimulatedDisk) -> Iterator[None]:
     """Nothing that is to go wrong with the disk does so while the simulator itself reads it."""
     fault, slowness = disk.fault, disk.slowness
     disk.fault = disk.slowness = None

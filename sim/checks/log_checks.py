@@ -6,17 +6,22 @@ finds.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
-from sim.invariants import require
+from sim.invariants import broken, require
 from tidelog.model.errors import KafkaError
-from tidelog.model.identifiers import Offset
+from tidelog.model.identifiers import MAX_TIMESTAMP, Offset
 from tidelog.model.topics import INTERNAL_TOPICS
-from tidelog.records.batch import BatchHeader, check_crc, iterate_headers, read_records
+from tidelog.records.batch import BatchHeader, check_crc, iterate_headers, read_header, read_records
 from tidelog.records.control import ControlRecordType, control_type
 from tidelog.records.errors import InvalidBatch
 from tidelog.records.record import Record
 from tidelog.storage.log import Log
+from tidelog.storage.segment_lookups import floor_index
+
+BATCHES_KEPT: Final = 8192
+"""Some runs' worth."""
 
 
 class Batch(NamedTuple):
@@ -54,11 +59,15 @@ def read_batches(log: Log, start: int | None = None, end: int | None = None) -> 
 
 def split_batches(data: bytes) -> list[Batch]:
     """The whole batches in what was served; InvalidBatch when a checksum fails."""
-    found: list[Batch] = []
-    for position, header in iterate_headers(data):
-        check_crc(data, position, header)
-        found.append(Batch(header, read_records(data, position), data[position : position + header.size]))
-    return found
+    return [_batch(data[position : position + header.size]) for position, header in iterate_headers(data)]
+
+
+@lru_cache(maxsize=BATCHES_KEPT)
+def _batch(data: bytes) -> Batch:
+    """Of its bytes alone; not to be changed, as it is seen again on each replica, and in each look at a log."""
+    header = read_header(data)
+    check_crc(data, 0, header)
+    return Batch(header, read_records(data), data)
 
 
 def check_log(log: Log) -> list[Batch]:
@@ -70,6 +79,7 @@ def check_log(log: Log) -> list[Batch]:
     check_producers(log, batches)
     check_transactions(log, batches)
     check_indexes(log, batches)
+    check_greatest_timestamp(log, batches)
     return batches
 
 
@@ -85,13 +95,12 @@ def check_shape(log: Log, batches: list[Batch]) -> None:
     previous_offset, previous_epoch = -1, -1
     for header, records, _ in batches:
         for record in records:
-            require(3, record.offset > previous_offset, f"{log}: offset {record.offset} follows {previous_offset}")
+            if record.offset <= previous_offset:
+                broken(3, f"{log}: offset {record.offset} follows {previous_offset}")
             previous_offset = record.offset
-        require(
-            3,
-            header.partition_leader_epoch >= previous_epoch,
-            f"{log}: epoch {header.partition_leader_epoch} at {header.base_offset} follows {previous_epoch}",
-        )
+        if header.partition_leader_epoch < previous_epoch:
+            epoch = header.partition_leader_epoch
+            broken(3, f"{log}: epoch {epoch} at {header.base_offset} follows {previous_epoch}")
         previous_offset = max(previous_offset, header.last_offset)
         previous_epoch = header.partition_leader_epoch
     require(3, previous_offset < log.log_end_offset, f"{log}: offset {previous_offset} lies past its end")
@@ -109,12 +118,12 @@ def check_epochs(log: Log, batches: list[Batch]) -> None:
             # The log's start was higher once, and a crash has taken that back; its epochs begin there.
             continue
         cached = log.epochs.epoch_for_offset(Offset(max(header.base_offset, log.log_start_offset)))
-        require(
-            3,
-            cached == header.partition_leader_epoch,
-            f"{log}: the batch at {header.base_offset} is of epoch {header.partition_leader_epoch}, the cache says"
-            f" {cached} ({log.epochs})",
-        )
+        if cached != header.partition_leader_epoch:
+            broken(
+                3,
+                f"{log}: the batch at {header.base_offset} is of epoch {header.partition_leader_epoch}, the cache says"
+                f" {cached} ({log.epochs})",
+            )
     latest = log.epochs.latest_entry
     require(
         3,
@@ -188,14 +197,23 @@ def check_transactions(log: Log, batches: list[Batch]) -> None:
 
 
 def check_indexes(log: Log, batches: list[Batch]) -> None:
-    """Invariant 3: each batch is found by any offset in it, and each timestamp at the first record that is as late."""
+    """Invariant 3: each batch is found by its offsets, and each timestamp at the first record that is as late.
+
+    An index entry has the last offset of a batch, so that one which sends any other offset elsewhere does so with that;
+    a position that is remembered is one of a first offset.
+    """
     for header, _, data in batches:
-        for offset in range(max(header.base_offset, log.log_start_offset), header.next_offset):
-            result = log.read(offset, 1, up_to_offset=log.log_end_offset)
+        segment = log.segments[floor_index(log.segments, header.last_offset)]
+        batch = segment.find(header.last_offset)
+        if batch is None or batch.header != header:
+            broken(3, f"{log}: looking up {header.last_offset} does not give the batch at {header.base_offset}")
+        if log.is_recent(header.base_offset) and header.base_offset >= log.log_start_offset:
+            result = log.read(header.base_offset, 1, up_to_offset=header.next_offset)
             served = b"".join(part.read() for part in result.ranges)
             for part in result.ranges:
                 part.release()
-            require(3, served == data, f"{log}: reading {offset} does not give the batch at {header.base_offset}")
+            if served != data:
+                broken(3, f"{log}: reading {header.base_offset} does not give the batch that begins there")
     records = [record for batch in batches for record in batch.records if record.offset >= log.log_start_offset]
     for timestamp in sorted({record.timestamp for record in records})[:: max(len(records) // 8, 1)]:
         expected = next(record.offset for record in records if record.timestamp >= timestamp)
@@ -209,3 +227,20 @@ def check_indexes(log: Log, batches: list[Batch]) -> None:
             found is not None and found[1] == expected,
             f"{log}: timestamp {timestamp} is first reached at {expected}, found {found}",
         )
+
+
+def check_greatest_timestamp(log: Log, batches: list[Batch]) -> None:
+    """Invariant 3: the first record with the greatest timestamp is found as such (KIP-734); retention goes by it."""
+    if log.log_start_offset > log.segments[0].base_offset:
+        return  # Records before the start lie in the segment, too, and count as long as it does.
+    records = [record for batch in batches for record in batch.records]
+    greatest = max((record.timestamp for record in records), default=-1)
+    expected = next((record.offset for record in records if record.timestamp == greatest), None)
+    try:
+        found = log.offset_for_timestamp(MAX_TIMESTAMP, up_to_offset=log.log_end_offset)
+    except KafkaError as error:
+        require(3, False, f"{log}: looking for the greatest timestamp: {error}")
+        return
+    told = None if found is None else (found[0], found[1])
+    is_right = told == (None if expected is None else (greatest, expected))
+    require(3, is_right, f"{log}: the greatest timestamp, {greatest}, is first at {expected}, found {told}")

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.records.batch import check_crc, read_header
@@ -41,6 +42,10 @@ class _Segment:
     """Bytes read."""
     batches: list[BatchId] = field(default_factory=list)
 
+    def knows(self, file: FileContent) -> bool:
+        """Whether nothing of the file has changed since it was read."""
+        return self.position == file.size and self.state == file.state
+
 
 class LogView:
     """One folder."""
@@ -52,6 +57,10 @@ class LogView:
         """By base offset, ascending."""
         self.by_offset: dict[int, BatchId] = {}
         """[base offset] -> the batch that begins there."""
+        self._files: Mapping[str, FileContent] = {}
+        """As they were listed last: another object, once a name has changed."""
+        self._contents: list[tuple[int, FileContent]] = []
+        """Those of segments, by base offset."""
 
     @property
     def topic_id(self) -> str:
@@ -77,6 +86,17 @@ class LogView:
         for segment in self._segments.values():
             yield from segment.batches
 
+    def whole_part(self) -> list[BatchId]:
+        """The batches that follow each other without a gap, from the log's start on: recovery cuts at a gap."""
+        whole: list[BatchId] = []
+        end = self.start
+        for batch in self.batches():
+            if batch.base_offset > end:
+                break
+            whole.append(batch)
+            end = batch.next_offset
+        return whole
+
     def newest_first(self) -> Iterator[BatchId]:
         """All of them, from the end."""
         for segment in reversed(self._segments.values()):
@@ -85,17 +105,18 @@ class LogView:
     def refresh(self) -> list[tuple[BatchId | None, BatchId]]:
         """Reads what is new: each new batch with the one before it, None for the log's first."""
         files = self._disk.files(self.folder, LOG)
+        if files is self._files and all(self._segments[base].knows(file) for base, file in self._contents):
+            return []
         found: list[tuple[BatchId | None, BatchId]] = []
         segments: dict[int, _Segment] = {}
         previous: BatchId | None = None
-        for name, file in files.items():
-            parsed = parse_segment_file(name)
-            if parsed is None or parsed[2]:
-                continue
-            segment = self._segments.get(parsed[0])
+        if files is not self._files:
+            self._files, self._contents = files, list(segment_files(files))
+        for base_offset, file in self._contents:
+            segment = self._segments.get(base_offset)
             if segment is None or segment.state != file.state:
                 segment = _Segment(file.state)
-            segments[parsed[0]] = segment
+            segments[base_offset] = segment
             if segment.position < len(file.content):
                 previous = self._read(segment, file, previous, found)
             elif segment.batches:
@@ -143,3 +164,18 @@ class LogView:
             position += header.size
         segment.position += position
         return previous
+
+
+def segment_files(files: Mapping[str, FileContent]) -> Iterator[tuple[int, FileContent]]:
+    """Base offset and content of each segment's file of those in a folder, ascending."""
+    for name, file in files.items():
+        base_offset = _base_offset(name)
+        if base_offset is not None:
+            yield base_offset, file
+
+
+@lru_cache(maxsize=4096)
+def _base_offset(name: str) -> int | None:
+    """Of the segment whose file is called so; None for any other, and for one that is on its way in or out."""
+    parsed = parse_segment_file(name)
+    return None if parsed is None or parsed[2] else int(parsed[0])

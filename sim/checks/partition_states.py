@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from sim.invariants import require
-from tidelog.metadata.replica_marks import decode_replica_mark, replica_mark_path
+from tidelog.metadata.replica_marks import booted_path, decode_replica_mark, replica_mark_path
 from tidelog.metadata.znodes import (
     BROKER_IDS,
     CONTROLLER_EPOCH,
@@ -78,7 +79,7 @@ class PartitionStates:
         version = self._history.now(topic_path(partition.topic))
         if version.stat is None:
             return ()
-        return tuple(decode_topic(partition.topic, version.data).partitions.get(partition.partition, ()))
+        return tuple(_decode_topic(partition.topic, version.data).partitions.get(partition.partition, ()))
 
     def _replicas_before(self, topic: str, partition: int) -> Sequence[int]:
         """Assigned brokers before the transaction that is being told of."""
@@ -86,12 +87,12 @@ class PartitionStates:
         before = next(version for version in reversed(versions) if version.zxid < self._history.zxid)
         if before.stat is None:
             return ()
-        return decode_topic(topic, before.data).partitions.get(partition, ())
+        return _decode_topic(topic, before.data).partitions.get(partition, ())
 
     def topic_id(self, topic: str) -> TopicId:
         """Of the topic of that name that is there now; zeros where there is none."""
         version = self._history.now(topic_path(topic))
-        return ZERO_TOPIC_ID if version.stat is None else decode_topic(topic, version.data).topic_id
+        return ZERO_TOPIC_ID if version.stat is None else _decode_topic(topic, version.data).topic_id
 
     def is_being_deleted(self, topic: str) -> bool:
         """Whether the topic is marked as one that is to go."""
@@ -115,9 +116,9 @@ class PartitionStates:
         """All that have a state now."""
         found = []
         for path in self._history.paths():
-            match = _STATE_PATH.fullmatch(path)
-            if match is not None and self._history.now(path).stat is not None:
-                found.append(TopicPartition(match[1], int(match[2])))
+            partition = _partition_of(path)
+            if partition is not None and self._history.now(path).stat is not None:
+                found.append(partition)
         return found
 
     def registered_at(self, broker: int) -> float:
@@ -235,12 +236,17 @@ class PartitionStates:
             if broker != new.leader
             and incarnations.get(broker) is not None
             and self._registered(broker) == incarnations[broker]
+            # Back before the new leader after a power cut of all, and perhaps with less: it has only waited since.
+            and not (old.leader == NO_LEADER and self._is_booted_anew(broker))
         ]
         term = self._history.now(CONTROLLER_EPOCH).stat
         could_know = term is not None and term.mzxid > fresh
         require(9, not (stayed and could_know), f"{change}: {new.leader} was away, while {stayed} of the ISR stayed")
         if stayed and self._lives.get(former) != self._lives.get(fresh):
             self.elected_for_a_former_life[partition] = new.leader, new.leader_epoch
+
+    def _is_booted_anew(self, broker: int) -> bool:
+        return self._history.now(booted_path(broker)).stat is not None
 
     def _check_damage(self, partition: TopicPartition, new: PartitionState) -> None:
         """Invariant 19, of an election that the controller made knowing of the leader's registration.
@@ -251,12 +257,25 @@ class PartitionStates:
         registered = self._registered(new.leader)
         if mark.stat is None or registered is None or partition.topic in self.may_be_unclean:
             return
+        if self._is_booted_anew(new.leader):
+            return  # After a power cut of all it may have most, and others may have lost records without knowing it.
         term = self._history.now(CONTROLLER_EPOCH).stat
         is_known = term is not None and term.mzxid > registered
         is_known = is_known or self._known_registration(new.leader) is not None
         if is_known and mark.stat.czxid < registered:
             topic_id = decode_replica_mark(mark.data).topic_id
             require(19, topic_id != self.topic_id(partition.topic), f"{partition}: {_short(new)}, marked as damaged")
+
+
+_decode_topic = lru_cache(maxsize=1024)(decode_topic)
+"""Checks ask for a topic's node far more often than it changes."""
+
+
+@lru_cache(maxsize=16384)
+def _partition_of(path: str) -> TopicPartition | None:
+    """Whose state a node has; None for any other node."""
+    match = _STATE_PATH.fullmatch(path)
+    return None if match is None else TopicPartition(match[1], int(match[2]))
 
 
 def _short(state: PartitionState) -> str:

@@ -8,23 +8,25 @@ any broker that presumes to lead. Invariant 7: one presumed leader for each epoc
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from sim.checks.log_view import BatchId, LogView
 from sim.checks.retention import Retention
-from sim.invariants import require
+from sim.invariants import broken, require
 from tidelog.model.identifiers import BrokerId, TopicPartition, format_topic_id
 from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from tidelog.storage.errors import InvalidLogFolder
 from tidelog.storage.file_names import parse_marked_folder, parse_partition_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sim.checks.partition_states import PartitionStates
     from sim.machine import BrokerMachine
     from tidelog.broker.replicas.replica import Replica
     from tidelog.metadata.znodes import PartitionState
+    from tidelog.storage.log import Log
 
 
 class Presumption(NamedTuple):
@@ -32,6 +34,15 @@ class Presumption(NamedTuple):
 
     machine: BrokerMachine
     replica: Replica
+
+
+class _Committed(NamedTuple):
+    """How far a replica knew its log to be committed."""
+
+    replica: Replica
+    log: Log
+    truncations: int
+    high_watermark: int
 
 
 @dataclass(slots=True)
@@ -55,6 +66,8 @@ class ReplicaChecker:
         self._states = states
         self._partitions: dict[tuple[str, int], _Partition] = {}
         self._views: dict[tuple[str, TopicPartition], LogView] = {}
+        self._fresh: set[tuple[str, TopicPartition]] | None = None
+        """The views that are as the disks are while a check runs; None between checks."""
         self._controllers: dict[tuple[str, int], int] = {}
         """[(machine, its generation)] -> the newest controller epoch of which its broker has heard."""
         self.excused: set[tuple[int, TopicPartition]] = set()
@@ -67,6 +80,9 @@ class ReplicaChecker:
         """Set it where retention deletes records."""
         self.lossy: set[str] = set()
         """Topics whose committed records may be lost: unclean elections, losses past the budget."""
+        self.deleted_to: Callable[[TopicPartition], int] | None = None
+        """Up to where clients were told that a partition's records are deleted."""
+        self._committed: dict[tuple[str, TopicPartition], _Committed] = {}
 
     def view(self, machine: BrokerMachine, partition: TopicPartition) -> LogView:
         """A machine's log of a partition as it is now."""
@@ -82,6 +98,13 @@ class ReplicaChecker:
 
     def check(self) -> None:
         """Raises InvariantBrokenError."""
+        self._fresh = set()
+        try:
+            self._check()
+        finally:
+            self._fresh = None
+
+    def _check(self) -> None:
         presumed: dict[TopicPartition, list[Presumption]] = {}
         for machine in self._machines:
             for directory in machine.log_dirs:
@@ -92,6 +115,7 @@ class ReplicaChecker:
             self._check_controller(machine)
             for replica in replicas_of(machine):
                 _check_bounds(machine, replica)
+                self._check_high_watermark(machine, replica)
                 if replica.leader is not None:
                     presumed.setdefault(replica.topic_partition, []).append(Presumption(machine, replica))
         for partition, leaders in presumed.items():
@@ -107,6 +131,21 @@ class ReplicaChecker:
         newest = self._controllers.setdefault((machine.name, machine.generation), known)
         require(7, known >= newest, f"{machine.name} listens to the controller of epoch {known}, after {newest}")
         self._controllers[machine.name, machine.generation] = known
+
+    def _check_high_watermark(self, machine: BrokerMachine, replica: Replica) -> None:
+        """Within the life of a process it goes back for a truncation only, whoever leads meanwhile."""
+        partition, log = replica.topic_partition, replica.log
+        place = (machine.name, partition)
+        if log.is_offline or partition.topic in self.lossy or (machine.broker_id, partition) in self.excused:
+            self._committed.pop(place, None)
+            return
+        before = self._committed.get(place)
+        now = self._committed[place] = _Committed(replica, log, log.truncations, replica.high_watermark)
+        if before is not None and (before.replica, before.log, before.truncations) == (replica, log, now.truncations):
+            found = (
+                f"{partition}: high watermark {now.high_watermark} on {machine.name}, {before.high_watermark} was known"
+            )
+            require(6, now.high_watermark >= before.high_watermark, found)
 
     def joined(self, partition: TopicPartition, state: PartitionState, broker: int, broker_epoch: int | None) -> None:
         """`broker` came into the ISR: its leader must know it as the one that is registered now (KIP-903)."""
@@ -140,6 +179,10 @@ class ReplicaChecker:
     def _refresh(self, machine: BrokerMachine, partition: TopicPartition) -> LogView:
         place = (machine.name, partition)
         view = self._views.get(place)
+        if view is not None and self._fresh is not None:
+            if place in self._fresh:
+                return view
+            self._fresh.add(place)
         folder = machine.folder_of(partition)
         if view is None or view.folder != folder:
             view = self._views[place] = LogView(machine.disk, folder)
@@ -167,10 +210,15 @@ class ReplicaChecker:
         where = f"{partition} on {machine.name}"
         if partition.topic in self.compacted:
             return
-        if previous is not None and previous.next_offset != batch.base_offset:
-            # Segments that were deleted may be back after a power cut, until the broker has looked at them.
+        if previous is not None:
             start = _log_start(machine, partition)
-            previous = None if start is None or start > previous.base_offset else previous
+            if previous.next_offset != batch.base_offset:
+                # Segments that were deleted may be back after a power cut, until the broker has looked at them.
+                previous = None if start is None or start > previous.base_offset else previous
+            elif start is not None and start >= previous.next_offset:
+                # A follower goes on where its leader's log begins. What it has before that is compared with nothing, is
+                # read by nothing, and goes with the start of its log.
+                previous = None
         place = (batch.base_offset, batch.epoch)
         expected, follows = known.chain.setdefault(place, (batch, previous))
         if batch != expected:
@@ -197,7 +245,8 @@ class ReplicaChecker:
         view = self._refresh(machine, partition)
         if self.retention is not None:
             self.retention.check(machine.name, replica, view, machine.clock.wall_ms())
-        known = self._partition(view.topic_id, partition)
+        topic_id = view.topic_id
+        known = self._partition(topic_id, partition)
         where = f"{partition}: {machine.name} presumes to lead in epoch {leader.leader_epoch}"
         former = None if self._states is None else self._states.elected_for_a_former_life.get(partition)
         require(
@@ -210,7 +259,7 @@ class ReplicaChecker:
         if partition.topic in self.lossy or partition.topic in self.compacted or self._states is None:
             return
         state = self._states.state(partition)
-        if state is None or format_topic_id(self._states.topic_id(partition.topic)) != view.topic_id:
+        if state is None or format_topic_id(self._states.topic_id(partition.topic)) != topic_id:
             return
         if self._states.is_being_deleted(partition.topic):
             return  # The last member stays in the ISR, and its log may have gone before the leader's has.
@@ -220,23 +269,26 @@ class ReplicaChecker:
         for member in self._machines:
             if member.broker_id in state.isr and (member.broker_id, partition) not in self.excused:
                 held = self._refresh(member, partition)
-                require(
-                    5,
-                    last.base_offset < held.start or held.by_offset.get(last.base_offset) == last,
-                    f"{where}, with {last} below its high watermark {leader.high_watermark}; {member.name}, in the ISR"
-                    f" {state.isr}, has {held.by_offset.get(last.base_offset)} there, and ends at {held.end}",
-                )
+                there = held.by_offset.get(last.base_offset)
+                if last.base_offset >= held.start and there != last:
+                    broken(
+                        5,
+                        f"{where}, with {last} below its high watermark {leader.high_watermark}; {member.name}, in the"
+                        f" ISR {state.isr}, has {there} there, and ends at {held.end}",
+                    )
         if known.committed is None or last.base_offset > known.committed.base_offset:
             known.committed = last
         if (state.leader, state.leader_epoch) == (machine.broker_id, leader.leader_epoch):
+            start = replica.log.log_start_offset
+            deleted_to = 0 if self.deleted_to is None else self.deleted_to(partition)
+            told = f"{where}, and begins at {start}: all before {deleted_to} was said to be deleted"
+            require(6, start >= deleted_to or replica.log.is_offline, told)
             committed = known.committed
-            require(
-                1,
-                committed.base_offset < view.start or view.by_offset.get(committed.base_offset) == committed,
-                f"{where}, without {committed}, which was committed",
-            )
+            if committed.base_offset >= view.start and view.by_offset.get(committed.base_offset) != committed:
+                broken(1, f"{where}, without {committed}, which was committed")
 
 
+@lru_cache(maxsize=4096)
 def partition_of(folder: str) -> TopicPartition | None:
     """Whose folder that is; None for one that is marked as deleted or stray."""
     if parse_marked_folder(folder) is not None:
@@ -255,6 +307,12 @@ def replicas_of(machine: BrokerMachine) -> list[Replica]:
     return list(machine.node.replicas)
 
 
+def replica_of(machine: BrokerMachine, partition: TopicPartition) -> Replica | None:
+    """The same of one partition."""
+    node = machine.node
+    return None if node is None else node.replicas.get(partition)
+
+
 def _log_start(machine: BrokerMachine, partition: TopicPartition) -> int | None:
     """Where a running broker says that its log begins; None where none says anything."""
     node = machine.node if machine.is_ready else None
@@ -267,11 +325,8 @@ def _check_bounds(machine: BrokerMachine, replica: Replica) -> None:
     if log.is_offline:
         return  # It serves nothing, and may have stopped in the middle of a change; a start reads its files.
     bounds = (log.log_start_offset, replica.last_stable_offset, replica.high_watermark, log.log_end_offset)
-    require(
-        6,
-        list(bounds) == sorted(bounds),
-        f"{replica.topic_partition} on {machine.name}: start, stable, high watermark, end are {bounds}",
-    )
+    if not bounds[0] <= bounds[1] <= bounds[2] <= bounds[3]:
+        broken(6, f"{replica.topic_partition} on {machine.name}: start, stable, high watermark, end are {bounds}")
 
 
 def _last_below(view: LogView, offset: int) -> BatchId | None:

@@ -81,7 +81,7 @@ class ShareHistory:
         self._locks: dict[TopicPartition, dict[int, Lock]] = {}
         """[partition][offset] -> the last lock that a member was told of."""
         self._owed: dict[TopicPartition, dict[int, str]] = {}
-        """[partition][offset] -> who has released it: it is to be delivered once more."""
+        """[partition][offset] -> the member that has released it: it is to be delivered once more."""
         self.assigned: set[TopicPartition] = set()
         """What any member was ever given: before that their state may still be made anew."""
         self.exclusive = 0

@@ -10,8 +10,8 @@ CLIENT_MUTANTS: Final = (
     Mutant(
         "poll-waits-for-nothing",
         "client.fetcher",
-        " if self._refreshing is None else [*self._busy, woken, self._refreshing]\n",
-        "\n",
+        "        self._refreshing.add_done_callback(self._ended_work)\n",
+        "",
         "poll does not end when leaders that were away are there again",
     ),
     Mutant(
@@ -78,5 +78,12 @@ CLIENT_MUTANTS: Final = (
         "    aborted = AbortedTransactions(()) if committed_only else None\n"
         "    position, start = 0, data.fetch_offset\n    topic, partition",
         "readers of committed records are given those of aborted transactions",
+    ),
+    Mutant(
+        "keys-go-elsewhere",
+        "client.routing",
+        "{**topic.partitions, known.partition: dataclasses.replace(known, leader=-1)}",
+        "{number: each for number, each in topic.partitions.items() if number != known.partition}",
+        "while a partition's leader is being looked for, the partition is not in its topic, and keys go to others",
     ),
 )

@@ -85,4 +85,11 @@ COORDINATION_MUTANTS: Final = (
         "        del self._unmarked[name]\n",
         "a transaction counts as ended when the first broker has its markers",
     ),
+    Mutant(
+        "session-not-extended",
+        "coordinator.groups.consumer.heartbeat",
+        "        turn.await_heartbeat(found, found.members[event.member_id])\n        return",
+        "        return",
+        "a heartbeat that has no news does not keep the member's session",
+    ),
 )

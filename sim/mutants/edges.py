@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sim.mutants.mutant import Mutant
+from sim.mutants.mutant import Edit, Mutant
 
 EDGE_MUTANTS: Final = (
     Mutant(
@@ -78,12 +78,16 @@ EDGE_MUTANTS: Final = (
     Mutant(
         "session-forgets-the-quiet",
         "broker.fetches.fetch_sessions",
-        "        if data.records and self.is_incremental:\n"
-        "            key = wanted.key\n"
-        "            if self.partitions.pop(key, None) is not None:\n"
-        "                self.partitions[key] = wanted\n",
+        "        if data.records and self.is_incremental:\n            self.read_last(wanted)\n",
         "        if not data.records and self.is_incremental:\n            self.partitions.pop(wanted.key, None)\n",
         "a fetch session forgets a partition of which it has told something other than records",
+        (
+            Edit(
+                "broker.handlers._fetch_ordinary",
+                "            if each.size:\n                plan.read_last(wanted)\n",
+                "            if not each.size:\n                plan.partitions.pop(wanted.key, None)\n",
+            ),
+        ),
     ),
     Mutant(
         "stable-before-replicated",
@@ -96,6 +100,7 @@ EDGE_MUTANTS: Final = (
         "snapshot-closes-transactions",
         "storage.producer_state",
         "                if entry.transaction_first_offset >= 0:\n"
+        "                    self._own_transactions()\n"
         "                    self._open[entry.transaction_first_offset] = entry.producer_id\n"
         "        self._find_first_unstable()\n",
         "        self._find_first_unstable()\n",
@@ -143,7 +148,8 @@ EDGE_MUTANTS: Final = (
     Mutant(
         "deletion-mark-stays",
         "controller.deletions",
-        "        if topic in turn.state.deleting:\n            turn.write(Delete(delete_topic_path(topic)))\n\n",
+        "        if topic in turn.state.deleting:\n"
+        "            turn.write(Delete(delete_topic_path(topic), czxid=turn.state.deleting[topic]))\n\n",
         "\n",
         "a deleted topic leaves its mark, and one of the same name goes with it",
     ),
@@ -157,8 +163,140 @@ EDGE_MUTANTS: Final = (
     Mutant(
         "followers-wake-no-readers",
         "broker.following.replica_fetcher_manager",
-        "                    self._purgatory.check(replica)\n",
+        "                    self._purgatory.check_soon(replica)\n",
         "",
         "consumers that wait at a follower are not told of new records",
+    ),
+    Mutant(
+        "one-batch-remembered",
+        "storage.producer_entries",
+        "BATCHES_KEPT: Final = 5",
+        "BATCHES_KEPT: Final = 1",
+        "of a producer's batches a leader knows only the last one again",
+    ),
+    Mutant(
+        "followers-keep-deleted",
+        "replication.follower",
+        "start = min(self._leader_log_start, self.high_watermark)",
+        "start = self.log_start",
+        "followers keep what the leader has deleted",
+    ),
+    Mutant(
+        "freed-one-early",
+        "broker.replicas.delayed_produce",
+        "        while queue and queue[0].last_offset < end:\n",
+        "        while queue and queue[0].last_offset <= end:\n",
+        "an append is looked at when all before it is committed, and then never again",
+    ),
+    Mutant(
+        "named-partition-passed-over",
+        "broker.fetches.replica_sessions",
+        "        super().ask(wanted)\n        self.sent_in = 0\n",
+        "        super().ask(wanted)\n",
+        "a follower's next fetch is not looked at for a partition of which it has just got records",
+    ),
+    Mutant(
+        "stop-replica-epoch-unchecked",
+        "broker.orders.leadership",
+        "        if replica is not None and 0 <= leader_epoch < replica.leader_epoch:\n"
+        "            return ErrorCode.FENCED_LEADER_EPOCH\n",
+        "",
+        "a StopReplica of before the last election is obeyed",
+    ),
+    Mutant(
+        "truncation-keeps-timestamp",
+        "storage.segment",
+        "        if self.size == 0 or not self._timestamp_known or self.max_timestamp_offset >= offset:\n",
+        "        if self.size == 0 or not self._timestamp_known or self.max_timestamp_offset > offset:\n",
+        "the greatest timestamp stays that of a removed record",
+    ),
+    Mutant(
+        "recalls-former-epochs",
+        "storage.producer_recovery",
+        "entry is not None and entry.producer_epoch == header.producer_epoch and not header.is_control:\n",
+        "entry is not None and not header.is_control:\n",
+        "after a start a producer's batches of a former epoch count for duplicates",
+    ),
+    Mutant(
+        "move-forgets-silent",
+        "storage.future_logs",
+        "        silent = current.producers.silent_since(start)\n",
+        "        silent = current.producers.silent_since(0)\n",
+        "a move between directories forgets producers whose records are gone",
+    ),
+    Mutant(
+        "closed-indexes-unsynced",
+        "storage.flushing",
+        "        first = self.flushed_offset if unsynced is None or not syncs_closed else"
+        " min(unsynced, self.flushed_offset)\n",
+        "        first = self.flushed_offset\n",
+        "indexes of closed segments are never synced, and count as durable",
+    ),
+    Mutant(
+        "roll-during-flush-forgotten",
+        "storage.flushing",
+        "                is_all = self._rolls == durability.rolls\n",
+        "                is_all = True\n",
+        "a segment that was closed while a flush was under way counts as synced with its indexes",
+    ),
+    Mutant(
+        "start-segment-deleted",
+        "storage.retention",
+        "    while count < most and ends[count] <= log_start_offset:\n",
+        "    while count < most and segments[count].base_offset < log_start_offset:\n",
+        "DeleteRecords takes the whole segment in which the log begins",
+    ),
+    Mutant(
+        "reads-before-commit",
+        "broker.coordinators.shards",
+        "            batch = shard.batch or (shard.appends[-1] if shard.appends else None)\n",
+        "            batch = shard.batch\n",
+        "questions are answered from what is appended, and not committed",
+    ),
+    Mutant(
+        "loaded-before-commit",
+        "broker.coordinators.loading",
+        "        elif self._replicas.acknowledged(shard.replica, self.last_offset, ACKS_ALL):\n",
+        "        elif True:\n",
+        "a new coordinator answers by what is not committed yet",
+    ),
+    Mutant(
+        "loading-keeps-pending",
+        "coordinator.groups.offset_store",
+        "        if partitions is None or value is None or self._open:\n",
+        "        if partitions is None or value is None:\n",
+        "while loading a plain commit does not strike out what a transaction had for the partition",
+    ),
+    Mutant(
+        "full-request-not-told",
+        "coordinator.groups.consumer.heartbeat",
+        "    if event.epoch == JOINING_EPOCH or"
+        " (event.rebalance_timeout_ms >= 0 and subscribes and event.owned is not None):\n",
+        "    if event.epoch == JOINING_EPOCH:\n",
+        "a member that did not get an answer is not told its assignment again",
+    ),
+    Mutant(
+        "verified-while-ending",
+        "coordinator.transactions.coordinator",
+        "            if error is ErrorCode.NONE and transaction.state.is_prepared:\n"
+        "                error = ErrorCode.CONCURRENT_TRANSACTIONS\n",
+        "",
+        "a batch is confirmed for a transaction that is just ending",
+    ),
+    Mutant(
+        "next-transaction-keeps-start",
+        "coordinator.transactions.transaction",
+        "        started_ms=transaction.started_ms if is_ongoing else wall_ms,\n"
+        "        updated_ms=wall_ms,\n        client_version=version,\n",
+        "        started_ms=transaction.started_ms if transaction.started_ms >= 0 else wall_ms,\n"
+        "        updated_ms=wall_ms,\n        client_version=version,\n",
+        "a transaction's time counts from the first one of its producer on",
+    ),
+    Mutant(
+        "id-block-written-blindly",
+        "controller.controller",
+        "        turn.write(SetData(PRODUCER_ID_BLOCK, data, self._state.producer_id_block_version), Fence.NONE)\n",
+        "        turn.write(SetData(PRODUCER_ID_BLOCK, data), Fence.NONE)\n",
+        "two controllers give away the same producer ids",
     ),
 )

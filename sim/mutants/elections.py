@@ -9,15 +9,15 @@ from sim.mutants.mutant import Edit, Mutant
 ELECTION_MUTANTS: Final = (
     Mutant(
         "damaged-replica-elected",
-        "controller.elections",
-        "    whole = turn.state.whole_replicas(topic_partition, image.isr)\n    leader = choose_leader(",
-        "    whole = list(image.isr)\n    leader = choose_leader(",
+        "controller.lost_tails",
+        "[id for id in turn.state.whole_replicas(topic_partition, members) if id not in booted]",
+        "[id for id in members if id not in booted]",
         "a replica that has lost records leads if it is back first",
         (
             Edit(
                 "controller.broker_changes",
-                "    whole = turn.state.whole_replicas(topic_partition, online)\n",
-                "    whole = list(online)\n",
+                "[id for id in turn.state.whole_replicas(topic_partition, online) if id not in lacking]",
+                "[id for id in online if id not in lacking]",
             ),
         ),
     ),
@@ -30,10 +30,31 @@ ELECTION_MUTANTS: Final = (
     ),
     Mutant(
         "loss-unseen",
-        "storage.log_loader",
+        "storage.lost_records",
         "    if log.damage is not None or end < high_watermark:\n"
-        "        _lost(log, end, log.epochs.latest, high_watermark)\n",
+        "        note_loss(log, end, log.epochs.latest, high_watermark)\n",
         "    log.damage = None\n",
         "a log that ends below its checkpointed high watermark says nothing of it",
+    ),
+    Mutant(
+        "first-one-back-leads",
+        "controller.lost_tails",
+        "    return turn.now_ms < due_ms\n",
+        "    return False\n",
+        "after a power cut of all the first member of the ISR that is back leads, whatever the others have kept",
+    ),
+    Mutant(
+        "tails-not-compared",
+        "controller.lost_tails",
+        "key=ends.__getitem__",
+        "key=image.isr.index",
+        "after a power cut of all some member of the ISR leads, not the one that has kept most",
+    ),
+    Mutant(
+        "boot-forgotten",
+        "storage.log_directory",
+        "bool(self.logs) and not self.was_clean and not self._is_same_boot()\n",
+        "False\n",
+        "a broker does not notice that its machine was off, and takes its log for whole",
     ),
 )

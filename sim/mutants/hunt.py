@@ -112,8 +112,13 @@ def live(mutant: Mutant, seeds: int, seconds: float) -> tuple[int, str]:
 
     # Mutants are changes of Python source, which nothing compiled may stand in for: its import fails, as where there is
     # no compiler.
-    for compiled in ("tidelog.storage._append", "tidelog.broker.handlers._produce_frames"):
-        sys.modules[compiled] = None  # type: ignore[assignment]  # Python's way to say so.
+    for compiled in (
+        "storage._append",
+        "storage._append_followed",
+        "broker.handlers._produce_frames",
+        "broker.handlers._fetch_bytes",
+    ):
+        sys.modules[f"tidelog.{compiled}"] = None  # type: ignore[assignment]  # Python's way to say so.
 
     from sim.run import RunFailedError, run
 

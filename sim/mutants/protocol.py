@@ -227,10 +227,17 @@ MUTANTS: Final = (
     ),
     Mutant(
         "fetch-above-hw",
-        "broker.handlers.fetch",
+        "broker.fetches.waiting_fetch",
         "        return replica.last_stable_offset if self._committed_only else replica.high_watermark\n",
         "        return replica.log.log_end_offset\n",
         "consumers read what is not committed",
+        (
+            Edit(
+                "broker.handlers._fetch_ordinary",
+                "        limit = stable if self._committed_only else high_watermark\n",
+                "        limit = log.log_end_offset\n",
+            ),
+        ),
     ),
     Mutant(
         "session-mixes-partitions",

@@ -17,6 +17,7 @@ from sim.checks.log_checks import Batch
 from sim.invariants import require
 from sim.scenarios.log import LogScenario
 from sim.world.clock import EPOCH_MS
+from sim.world.randomness import SeededRandom
 from tidelog.records.batch import Codec, build_batch, patch, read_records
 from tidelog.records.control import ControlRecordType, EndTxnMarker, build_end_txn_batch
 from tidelog.records.record import Record
@@ -31,6 +32,8 @@ DELETE_RETENTION_MS: Final = 4_000
 """Almost six rounds."""
 PLAIN_PRODUCER: Final = 4000
 TRANSACTIONAL: Final = range(5000, 5002)
+CHANGES: Final = 900
+"""Of the disk that a scenario makes, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,3 +213,11 @@ class CompactionScenario(LogScenario):
                 break
             data.append(offset)
         return data
+
+
+def compact_beside(seed: int) -> None:
+    """A run's own scenario, cut off at some change of its disk, or at its end; then what is kept is looked at."""
+    random = SeededRandom(seed, "compaction beside")
+    scenario = CompactionScenario(f"beside {seed}")
+    scenario.crash_at(1 + random.below(CHANGES), power_cut=random.chance(0.5))
+    scenario.check_recovery(power_cut=True)

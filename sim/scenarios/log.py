@@ -76,29 +76,33 @@ class LogScenario:
 
     config: ClassVar[LogConfig] = CONFIG
     settings: ClassVar[LogManagerSettings] = LogManagerSettings()
+    log_dirs: ClassVar[tuple[str, ...]] = ("/data",)
 
     def __init__(self, seed: int | str) -> None:
         self.random = SeededRandom(seed, "log scenario")
         self.clock = ManualClock()
         self.disk = SimulatedDisk(self.random.stream("disk"), self.clock.wall_ms)
         self.ledger = Ledger()
-        mount = self.disk.mount()  # The machine was set up with the directory, durably.
-        mount.make_directories("/data")
+        self._starts = 0
+        mount = self.disk.mount()  # The machine was set up with the directories, durably.
+        for path in self.log_dirs:
+            mount.make_directories(path)
         mount.sync_file_system("/")
         self.disk.kill()
         self.disk.operations = 0
 
     def start(self) -> LogManager:
-        """A process opens the directory: a broker's start, recovery included."""
+        """A process opens the directory: a broker's start, recovery included. Each draws from a stream of its own."""
+        self._starts += 1
         manager = LogManager(
             disk=self.disk.mount(),
             clock=self.clock,
-            log_dirs=["/data"],
+            log_dirs=list(self.log_dirs),
             broker_id=0,
             cluster_id="simulated",
             default_config=self.config,
             settings=self.settings,
-            random=self.random.stream("manager"),
+            random=self.random.stream(f"manager {self._starts}"),
         )
         manager.open()
         return manager

@@ -2,7 +2,8 @@
 
     leader:   batches of transactional and other producers, verified or late, their markers, epochs, rolls
     follower: the same as they come from a leader; then the log is cut where another leader's parts from it
-    between:  flushes, checkpoints, clean stops, kills
+    between:  flushes, beside which the log grows and rolls, checkpoints, clean stops, kills, power cuts, deletions from
+              the front, moves to another log directory
 
 A cluster does each of these now and then; that the marker of an aborted transaction is cut off again, or that a batch
 takes the place of a removed one whose position is remembered, is rare there. A walk takes a tenth of a second, so each
@@ -15,8 +16,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from sim.checks.flushes import check_indexes_durable
 from sim.checks.live_logs import check_stable
-from sim.checks.log_checks import check_log
+from sim.checks.log_checks import check_log, read_batches
 from sim.invariants import require
 from sim.scenarios.log import CONFIG, LogScenario
 from sim.scenarios.transaction import PRODUCERS
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sim.checks.log_checks import Batch
+    from sim.world.randomness import SeededRandom
     from tidelog.storage.log import Log
     from tidelog.storage.log_manager import LogManager
     from tidelog.storage.verification import VerificationGuard
@@ -40,12 +43,26 @@ if TYPE_CHECKING:
 STEPS: Final = 60
 BESIDES: Final = 3900
 """An idempotent producer without transactions."""
+BESIDES_CHANCE: Final = 0.4
+"""Of a record of it, at each step."""
+NEW_EPOCH_CHANCE: Final = 0.25
+"""Of its beginning a new producer epoch with it."""
+OLDER_MS_MAX: Final = 400
+"""By how much a record may be older than its time of arrival: more than a step takes."""
+TRIM_CHANCE: Final = 0.04
+MOVE_CHANCE: Final = 0.04
+LOSE_POWER_CHANCE: Final = 0.03
+SLOW_FLUSH_CHANCE: Final = 0.1
+"""Of a flush at a step that takes so long that the log is appended to and rolled meanwhile."""
+KNOWN_AGAIN: Final = 5
+"""How many of a producer's last batches a leader knows: as many as Kafka's producers have under way."""
 
 
 class LogWalk(LogScenario):
     """See the module. `run` is the whole walk."""
 
     config = replace(CONFIG, retention_bytes=-1)
+    log_dirs = ("/data", "/data2")
 
     def __init__(self, seed: int | str) -> None:
         super().__init__(f"walk {seed}")
@@ -55,6 +72,11 @@ class LogWalk(LogScenario):
         self._is_leader = True
         self._asked: dict[int, tuple[VerificationGuard, bool]] = {}
         """[producer] -> what its next transaction's first batch may be appended by, and whether a marker came since."""
+        self._sent: list[tuple[int, bytes]] = []
+        """(offset, batch) of the last ones of `BESIDES`, since the log was cut, the process or its epoch began."""
+        self._producer_epoch = 0
+        """Of `BESIDES`."""
+        self._stamps = self.random.stream("stamps")
 
     def run(self, rounds: int = STEPS) -> None:
         self._log.assign_epoch(self._epoch)
@@ -63,8 +85,21 @@ class LogWalk(LogScenario):
             self._lead: 1, self._flush: 1, self._checkpoint: 1, self._roll: 1, self._stop: 1, self._kill: 1,
         }  # fmt: skip
         steps = [step for step, weight in weights.items() for _ in range(weight)]
+        again, besides = self.random.stream("sent again"), self.random.stream("besides")
+        trims, moves = self.random.stream("trims"), self.random.stream("moves")
+        flushes, power = self.random.stream("slow flushes"), self.random.stream("power")
         for _ in range(rounds):
             steps[self.random.below(len(steps))]()
+            self._send_again(again)
+            self._write_besides(besides)
+            if trims.chance(TRIM_CHANCE):
+                self._trim(trims)
+            if moves.chance(MOVE_CHANCE):
+                self._move()
+            if flushes.chance(SLOW_FLUSH_CHANCE):
+                self._flush_slowly(flushes)
+            if power.chance(LOSE_POWER_CHANCE):
+                self._lose_power()
             self.clock.advance(50 + self.random.below(100))
             self._check()
         self._manager.close()
@@ -72,6 +107,7 @@ class LogWalk(LogScenario):
     def _check(self) -> list[Batch]:
         batches = check_log(self._log)
         check_stable(self._log, batches)
+        check_indexes_durable(self.disk, self._log)
         return batches
 
     # Batches.
@@ -79,21 +115,49 @@ class LogWalk(LogScenario):
     def _write(self) -> None:
         """A batch of a producer, mostly within a transaction."""
         number = self.random.below(len(PRODUCERS) + 1)
-        self._append(self._batch(BESIDES if number == len(PRODUCERS) else PRODUCERS[number]), AppendOrigin.CLIENT)
+        self._send(BESIDES if number == len(PRODUCERS) else PRODUCERS[number], 1 + self.random.below(4))
 
-    def _batch(self, producer_id: int) -> bytes:
-        """A producer's next one."""
+    def _send(self, producer_id: int, records: int) -> None:
+        offset, data = self._log.log_end_offset, self._batch(producer_id, records)
+        self._append(data, AppendOrigin.CLIENT)
+        if producer_id == BESIDES:
+            self._sent = [*self._sent, (offset, data)][-KNOWN_AGAIN:]
+
+    def _write_besides(self, random: SeededRandom) -> None:
+        """A record of the producer without transactions. Now and then it gives up what it has sent, and begins a new
+        epoch with sequence 0 (KIP-360): no batch of the former one is to be taken for it.
+        """
+        if random.chance(BESIDES_CHANCE):
+            if random.chance(NEW_EPOCH_CHANCE):
+                self._producer_epoch += 1
+                self._sent.clear()
+            self._send(BESIDES, 1)
+
+    def _send_again(self, random: SeededRandom) -> None:
+        """An answer was lost, now and then: a producer's last batches are known again, and stand where they stood."""
+        if not self._sent or not self._is_leader or random.chance(0.8):
+            return
+        offset, sent = self._sent[random.below(len(self._sent))]
+        end = self._log.log_end_offset
+        data = bytearray(sent)
+        patch(data, 0, base_offset=0, leader_epoch=-1)
+        told = self._log.append(data, leader_epoch=self._epoch, now_ms=self.clock.wall_ms()).first_offset
+        require(12, (told, self._log.log_end_offset) == (offset, end), f"{self._log}: {offset} sent again is at {told}")
+
+    def _batch(self, producer_id: int, count: int) -> bytes:
+        """A producer's next one. Records are not always younger than those before."""
         entry = self._log.producers.entries.get(producer_id)
+        producer_epoch = self._producer_epoch if producer_id == BESIDES else 0
+        goes_on = entry is not None and entry.producer_epoch == producer_epoch
         base = self._log.log_end_offset
-        records = [
-            Record(base + index, EPOCH_MS + self.clock.now_ms, b"key", b"x" * self.random.below(60))
-            for index in range(1 + self.random.below(4))
-        ]
+        now_ms = EPOCH_MS + self.clock.now_ms
+        timestamp = now_ms - self._stamps.below(OLDER_MS_MAX) if self._stamps.chance(0.3) else now_ms
+        records = [Record(base + index, timestamp, b"key", b"x" * self.random.below(60)) for index in range(count)]
         return build_batch(
             records,
             producer_id=producer_id,
-            producer_epoch=0,
-            base_sequence=0 if entry is None else entry.last_sequence + 1,
+            producer_epoch=producer_epoch,
+            base_sequence=entry.last_sequence + 1 if entry is not None and goes_on else 0,
             transactional=producer_id != BESIDES,
         )
 
@@ -115,7 +179,7 @@ class LogWalk(LogScenario):
         guard, has_ended = self._asked.pop(producer_id)
         entry = self._log.producers.entries.get(producer_id)
         is_open = entry is not None and entry.transaction_first_offset >= 0
-        sent = bytearray(self._batch(producer_id))
+        sent = bytearray(self._batch(producer_id, 1 + self.random.below(4)))
         patch(sent, 0, base_offset=0, leader_epoch=-1)
         try:
             self._log.append(sent, leader_epoch=self._epoch, now_ms=self.clock.wall_ms(), guard=guard)
@@ -144,12 +208,15 @@ class LogWalk(LogScenario):
     def _append(self, data: bytes, origin: AppendOrigin) -> None:
         """As the leader does, which gives the offsets, or as a follower, which takes them."""
         log, sent = self._log, bytearray(data)
+        end = log.log_end_offset
         if self._is_leader:
             patch(sent, 0, base_offset=0, leader_epoch=-1)
-            log.append(sent, leader_epoch=self._epoch, now_ms=self.clock.wall_ms(), origin=origin)
+            info = log.append(sent, leader_epoch=self._epoch, now_ms=self.clock.wall_ms(), origin=origin)
         else:
-            patch(sent, 0, base_offset=log.log_end_offset, leader_epoch=self._epoch)
-            log.append_as_follower(sent, leader_epoch=self._epoch, now_ms=self.clock.wall_ms())
+            patch(sent, 0, base_offset=end, leader_epoch=self._epoch)
+            info = log.append_as_follower(sent, leader_epoch=self._epoch, now_ms=self.clock.wall_ms())
+        is_new = info.first_offset == end and not info.duplicate
+        require(12, is_new, f"{log}: a batch of its own, which was to stand at {end}, counts as that at {info}")
 
     # Replication.
 
@@ -177,14 +244,15 @@ class LogWalk(LogScenario):
         if not starts:
             return
         offset = starts[self.random.below(len(starts))]
+        self._sent.clear()
         log.announce_truncation(offset)
-        self._settle()
+        self._settle(self._log)
         log.truncate_to(offset)
         if self.random.chance(0.7):
-            self._settle()
+            self._settle(self._log)
 
-    def _settle(self) -> None:
-        while self._log.truncation_is_pending:
+    def _settle(self, log: Log) -> None:
+        while log.truncation_is_pending:
             for task in self._manager.maintenance.truncation_tasks():
                 run_now(task)
 
@@ -195,30 +263,102 @@ class LogWalk(LogScenario):
         if task is not None:
             run_now(task)
 
+    def _flush_slowly(self, random: SeededRandom) -> None:
+        """A flush, between whose work on the disk and whose end an I/O thread waits for its turn."""
+        task = self._log.flush_task()
+        if task is None:
+            return
+        if random.chance(0.5):
+            self._write_or_end()
+        task.run()
+        self._write_or_end()
+        if random.chance(0.5):
+            self._roll()
+        task.finish(None)
+
+    def _write_or_end(self) -> None:
+        """What an index of aborted transactions has to tell of, now and then."""
+        self._end()
+        self._write()
+
     def _checkpoint(self) -> None:
         for task in self._manager.maintenance.checkpoint_tasks():
             run_now(task)
+
+    def _trim(self, random: SeededRandom) -> None:
+        """Records are deleted from the front, up to some offset that is committed; what is known of producers stays."""
+        log = self._log
+        start = log.log_start_offset + random.below(log.high_watermark - log.log_start_offset + 1)
+        log.advance_start(start)
+        log.delete_old_segments(self.clock.wall_ms())
+        require(6, log.log_start_offset == start, f"{log} begins at {log.log_start_offset}: {start} was asked for")
+
+    def _move(self) -> None:
+        """A copy in the other log directory takes the log's place (KIP-113), and knows the same of producers."""
+        self._settle(self._log)
+        log, futures = self._log, self._manager.futures
+        known = _known(log)
+        elsewhere = next(each for each in self._manager.directories if each is not log.owner)
+        copy = futures.create(log.topic_partition, elsewhere)
+        for _, _, data in read_batches(log):
+            copy.append_as_follower(data)
+        self._settle(copy)
+        copy.update_high_watermark(max(log.high_watermark, copy.log_start_offset))
+        if self._is_leader:
+            copy.assign_epoch(self._epoch)
+        for each in (log, copy):
+            task = each.flush_task()
+            if task is not None:
+                run_now(task)
+        self._log = futures.replace(log.topic_partition)
+        found = _known(self._log)
+        require(12, found == known, f"{self._log}: its producers are {found}, before it was moved they were {known}")
+        self._asked.clear()
+        # Of a producer whose records are gone the last batch is known.
+        self._sent = self._sent[-1:]
 
     def _roll(self) -> None:
         self._log.roll(self.clock.wall_ms())
 
     def _stop(self) -> None:
         """A clean stop, and a start."""
-        self._settle()
+        self._settle(self._log)
         self._manager.close()
         self.disk.kill()
         self._start()
 
     def _kill(self) -> None:
         """The process dies, and the next one recovers what it has left."""
-        self._settle()
+        self._settle(self._log)
         self._checkpoint()
         self.disk.kill()
         self._start()
 
+    def _lose_power(self) -> None:
+        """What was not flushed may be gone, in whole or in part."""
+        self._settle(self._log)
+        self._checkpoint()
+        start, flushed = self._log.log_start_offset, self._log.flushed_offset
+        self.disk.kill()
+        self.disk.power_cut()
+        self._start()
+        log = self._log
+        require(1, log.log_end_offset >= flushed, f"{log} ends before {flushed}, which was flushed")
+        require(6, log.log_start_offset >= min(start, log.log_end_offset), f"{log} begins before {start}")
+
     def _start(self) -> None:
         self._asked.clear()
+        self._sent.clear()
         self._manager = self.start()
         log = self._manager.get(self._log.topic_partition)
         assert log is not None
         self._log = log
+
+
+def _known(log: Log) -> dict[int, tuple[int, int, bool]]:
+    """[producer with batches] -> its epoch, its last sequence, and whether it has a transaction open."""
+    return {
+        entry.producer_id: (entry.producer_epoch, entry.last_sequence, entry.transaction_first_offset >= 0)
+        for entry in log.producers.entries.values()
+        if entry.batches or entry.transaction_first_offset >= 0
+    }

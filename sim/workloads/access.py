@@ -278,7 +278,7 @@ class _User:
         except RefusedLoginError:
             entered = False
             self.refused_logins += 1
-            require(23, self._name == "bob", f"{machine.name} refuses {self._name}, whom its settings name")
+            require(23, self._name == "bob", f"{machine.name} refuses {self._name}, a user of its settings")
             raise
         finally:
             if self._name == "bob" and machine.generation == generation and (client.is_connected or not entered):
@@ -288,7 +288,7 @@ class _User:
             raise ConnectionResetError("the broker was started anew")
 
     async def _leader(self, other: BrokerMachine) -> BrokerMachine:
-        """Who leads the partition that is written to; now and then another one, which has to refuse as well."""
+        """The leader of the partition that is written to; now and then another broker, which has to refuse as well."""
         partition = self._partitions[self._written % len(self._partitions)]
         if self._random.chance(0.1):
             return other

@@ -199,7 +199,7 @@ class Administrator:
         await self._elect_leader(self._partitions[self._random.below(len(self._partitions))], PREFERRED)
 
     async def elect_uncleanly(self, partition: TopicPartition) -> None:
-        """As an operator does to whom the brokers say that every replica in sync has lost records."""
+        """An operator asks for it when the brokers say that every replica in sync has lost records."""
         await self._elect_leader(partition, UNCLEAN)
 
     async def _elect_leader(self, partition: TopicPartition, election_type: int) -> None:

@@ -7,12 +7,13 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from sim.checks.committed_answers import CommittedAnswers
 from sim.checks.group_history import GroupHistory
 from sim.checks.share_history import ShareHistory
 from sim.checks.transaction_history import TransactionHistory
 from sim.cluster import OFFSETS_PARTITIONS, SHARE_LOCK_MS
-from sim.plan import MEMBERS, SUBSCRIBED
-from sim.workloads.coordination import PAUSE_S, committed_offsets
+from sim.plan import MEMBERS, SUBSCRIBED, FaultKind
+from sim.workloads.coordination import PAUSE_S, committed_offsets, watch_offsets
 from sim.workloads.members import ClassicMember, ConsumerMember, Member
 from sim.workloads.share_members import ShareMember
 from sim.workloads.transactions import CommittedReader, TransactionalProducer
@@ -56,14 +57,15 @@ class Applications:
         self._make_router = make_router
         self._random = random
         self._trace = trace
+        self._brokers = cluster.brokers
         self._topic_ids: dict[str, TopicId] = {}
         self._subscribed = [partition for partition in plan.partitions if partition.topic in SUBSCRIBED]
         self._groups: dict[str, GroupHistory] = {}
         self._members: dict[str, list[Member]] = {}
         for protocol in plan.groups:
             name = f"{protocol}-group"
-            coordinated_by = TopicPartition(CONSUMER_OFFSETS_TOPIC, partition_for(name, OFFSETS_PARTITIONS))
-            group = self._groups[protocol] = GroupHistory(name, loop.time, partial(_leader, cluster, coordinated_by))
+            group = GroupHistory(name, loop.time, partial(_leader, cluster, _coordinated_by(name)))
+            self._groups[protocol] = group
             self._members[protocol] = [
                 self._member(protocol, group, f"{protocol}{number}") for number in range(MEMBERS)
             ]
@@ -99,6 +101,7 @@ class Applications:
                 self.transactions,
                 trace,
                 newer=protocol == "since",
+                clocks_jump=FaultKind.CLOCK_JUMP in plan.faults,
             )
             for protocol in plan.transactions
         ]
@@ -115,6 +118,7 @@ class Applications:
             for _ in accounts[:1]
         ]
         self._tasks: list[asyncio.Task[None]] = []
+        self._is_over = asyncio.Event()
 
     def _member(self, protocol: str, group: GroupHistory, name: str) -> Member:
         arguments: tuple[Any, ...] = (
@@ -126,7 +130,7 @@ class Applications:
             self._trace,
         )
         if protocol == "consumer":
-            return ConsumerMember(*arguments, topic_ids=self._topic_ids)
+            return ConsumerMember(*arguments, topic_ids=self._topic_ids, belated=self._random.stream(f"{name}/belated"))
         return ClassicMember(*arguments, belated=self._random.stream(f"{name}/belated"))
 
     @property
@@ -153,6 +157,12 @@ class Applications:
         work += [reader.run() for reader in self._readers]
         work += [member.run() for member in self._share_members]
         work += [member.run() for members in self._members.values() for member in members]
+        for group in self._groups.values():
+            name = f"watcher of {group.group}"
+            own = self._random.stream(name)
+            router = self._make_router(name)
+            answers = CommittedAnswers(self._brokers, group.group, _coordinated_by(group.group))
+            work.append(watch_offsets(router, group, answers, self._subscribed, own, self._trace, self._is_over))
         self._tasks = [asyncio.ensure_future(each) for each in work]
 
     @property
@@ -191,6 +201,7 @@ class Applications:
 
     def stop(self) -> None:
         """Every member leaves, with its offsets committed."""
+        self._is_over.set()
         for reader in self._readers:
             reader.stopping = True
         for members in self._members.values():
@@ -250,6 +261,11 @@ class Applications:
                         self._topic_ids[topic.name] = TopicId(bytes(topic.topic_id))
             await asyncio.sleep(PAUSE_S)
         router.close()
+
+
+def _coordinated_by(group: str) -> TopicPartition:
+    """The group's partition of `__consumer_offsets`."""
+    return TopicPartition(CONSUMER_OFFSETS_TOPIC, partition_for(group, OFFSETS_PARTITIONS))
 
 
 def _leader(cluster: Cluster, partition: TopicPartition) -> int | None:

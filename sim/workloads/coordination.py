@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,13 +16,18 @@ from tidelog.protocol.apis import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sim.checks.committed_answers import CommittedAnswers
+    from sim.checks.group_history import GroupHistory
     from sim.workloads.client import Router
+    from sim.world.randomness import SeededRandom
     from sim.world.trace import Trace
     from tidelog.protocol.messages import Message
 
 
 PAUSE_S: Final = 0.1
 """Between two tries."""
+WATCH_S: Final = (0.1, 0.9)
+"""Between two looks at what a group has committed."""
 
 
 class KeyType(IntEnum):
@@ -92,6 +98,49 @@ async def committed_offsets(
 ) -> dict[TopicPartition, tuple[int, str]]:
     """Offset and note of what a group has committed, as its coordinator says once it answers."""
     coordinator = Coordinator(router, KeyType.GROUP, group)
+    while True:
+        try:
+            found = await _fetch_offsets(coordinator, group, partitions)
+            if found is not None:
+                return found
+        except (OSError, TimeoutError) as error:
+            trace.record("visitor_retries", group, repr(error))
+        await asyncio.sleep(PAUSE_S)
+
+
+async def watch_offsets(
+    router: Router,
+    history: GroupHistory,
+    answers: CommittedAnswers,
+    partitions: Sequence[TopicPartition],
+    random: SeededRandom,
+    trace: Trace,
+    is_over: asyncio.Event,
+) -> None:
+    """Asks again and again what a group has committed, as lag monitors do: what was told once is not taken back, and
+    is committed."""
+    coordinator = Coordinator(router, KeyType.GROUP, history.group)
+    while not is_over.is_set():
+        try:
+            floors = history.floors()
+            asked = coordinator.broker, answers.reign(coordinator.broker)
+            found = await _fetch_offsets(coordinator, history.group, partitions)
+            if found is not None and coordinator.broker == asked[0]:
+                answers.check(*asked, found)
+            if found is not None and history.is_coordinator(coordinator.broker):
+                for partition, (offset, note) in found.items():
+                    history.fetched(partition, offset, note, floors)
+        except (OSError, TimeoutError) as error:
+            trace.record("watcher_retries", history.group, repr(error))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(is_over.wait(), random.between(*WATCH_S))
+    router.close()
+
+
+async def _fetch_offsets(
+    coordinator: Coordinator, group: str, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, tuple[int, str]] | None:
+    """Offset and note of what a group has committed; None where not all of it is told now. OSError, TimeoutError."""
     by_topic: dict[str, list[int]] = {}
     for partition in partitions:
         by_topic.setdefault(partition.topic, []).append(partition.partition)
@@ -100,22 +149,16 @@ async def committed_offsets(
         for topic, indexes in by_topic.items()
     ]
     asked = messages.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=topics)
-    while True:
-        try:
-            request = messages.OffsetFetchRequest(groups=[asked], require_stable=True)
-            response = await coordinator.ask(ApiKey.OFFSET_FETCH, request)
-            (answer,) = response.groups
-            coordinator.check(ErrorCode(answer.error_code))
-            results = {
-                TopicPartition(topic.name, each.partition_index): each
-                for topic in answer.topics
-                for each in topic.partitions
-            }
-            if not answer.error_code and not any(each.error_code for each in results.values()):
-                break
-        except (OSError, TimeoutError) as error:
-            trace.record("visitor_retries", group, repr(error))
-        await asyncio.sleep(PAUSE_S)
+    response = await coordinator.ask(
+        ApiKey.OFFSET_FETCH, messages.OffsetFetchRequest(groups=[asked], require_stable=True)
+    )
+    (answer,) = response.groups
+    coordinator.check(ErrorCode(answer.error_code))
+    results = {
+        TopicPartition(topic.name, each.partition_index): each for topic in answer.topics for each in topic.partitions
+    }
+    if answer.error_code or any(each.error_code for each in results.values()):
+        return None
     return {
         partition: (max(each.committed_offset, NOTHING), each.metadata or "") for partition, each in results.items()
     }

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 PAUSE_S: Final = 0.1
 HEARTBEAT_S: Final = 0.3
 SESSION_S: Final = 3.0
+STEADY_S: Final = 0.95 * SESSION_S
+"""After a heartbeat that was answered, in which its member is in the group for sure."""
 REBALANCE_S: Final = 4.0
 JOIN_S_MAX: Final = 12.0
 """A join waits for all members; a client has patience."""
@@ -415,14 +417,18 @@ class ClassicMember(Member):
 class ConsumerMember(Member):
     """See the module."""
 
-    def __init__(self, *arguments: Any, topic_ids: dict[str, TopicId]) -> None:
-        """`topic_ids`: [name] -> id of what it subscribes to; filled in when the topics are there."""
+    def __init__(self, *arguments: Any, topic_ids: dict[str, TopicId], belated: SeededRandom) -> None:
+        """`topic_ids`: [name] -> id of what it subscribes to; filled in when the topics are there. `belated`: what
+        commits with a former epoch are drawn from."""
         super().__init__(*arguments)
         self._topic_ids = topic_ids
         self._lives = 0
         self._heard_at = 0.0
         self._target: list[TopicPartition] | None = None
         self._says_all = True
+        self._belated = belated
+        self._steady_at: float | None = None
+        """When the last heartbeat was sent, if the coordinator has answered it; None after one that it has not."""
         self._held: list[TopicPartition] = []
         """What it was given and has not given up; it has no positions in some of it before it has asked for them."""
 
@@ -454,18 +460,26 @@ class ConsumerMember(Member):
             topic_partitions=self._by_id(self._held),
         )
         sent_at = self._history.now()
+        steady_at, self._steady_at = self._steady_at, None
         response = await self._coordinator.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, request)
         code = ErrorCode(response.error_code)
         self._coordinator.check(code)
+        is_coordinator = self._history.is_coordinator(self._coordinator.broker)
         if code in STALE:
+            if code is ErrorCode.UNKNOWN_MEMBER_ID and steady_at is not None and is_coordinator:
+                silent_s = self._history.now() - steady_at
+                told = f"{self._history.group}: {self._member_id} is put out, and was last heard {silent_s:.2f} s ago"
+                require(15, silent_s >= STEADY_S, told)
             self._fenced(code)
         if code is not ErrorCode.NONE:
             raise ConnectionError(f"{code.name}: {response.error_message}")
         self._says_all = False
-        is_coordinator = self._history.is_coordinator(self._coordinator.broker)
+        told = f"{self._history.group}: {self._member_id} says all of itself, and is not told its assignment"
+        require(15, not says_all or response.assignment is not None, told)
         if is_coordinator:
-            self._heard_at = sent_at
-        self._epoch = self._assigned_epoch = response.member_epoch
+            self._heard_at = self._steady_at = sent_at
+        before, self._epoch = self._epoch, response.member_epoch
+        self._assigned_epoch = self._epoch
         if response.assignment is not None:
             names = {id: name for name, id in self._topic_ids.items()}
             self._target = [
@@ -473,10 +487,11 @@ class ConsumerMember(Member):
                 for topic in response.assignment.topic_partitions
                 for index in topic.partitions
             ]
-        await self._reconcile(is_coordinator=is_coordinator)
+        await self._reconcile(is_coordinator=is_coordinator, before=before)
 
-    async def _reconcile(self, *, is_coordinator: bool) -> None:
-        """Gives up what is not its own any more, said with the next heartbeat; begins with what is new.
+    async def _reconcile(self, *, is_coordinator: bool, before: int) -> None:
+        """Gives up what is not its own any more, said with the next heartbeat; begins with what is new. `before`: the
+        epoch that it had until now.
 
         What a broker gave that is not the coordinator any more is no claim on a partition.
         """
@@ -490,13 +505,38 @@ class ConsumerMember(Member):
                 self._held.remove(partition)
                 self.positions.pop(partition, None)
             self._history.released(self._member_id, gone)
-        for partition in self._target:
-            if partition not in self._held:
-                if is_coordinator:
-                    self._history.taken(self._member_id, partition, self._valid_until(self._member_id))
-                self._held.append(partition)
+        given = [partition for partition in self._target if partition not in self._held]
+        for partition in given:
+            if is_coordinator:
+                self._history.taken(self._member_id, partition, self._valid_until(self._member_id))
+            self._held.append(partition)
         new = [partition for partition in self._held if partition not in self.positions]
         self.positions |= await self._fetch_positions(new)
+        if given and is_coordinator and before > 1 and self._belated.chance(BELATED_CHANCE):
+            await self._commit_belatedly(min(given), before - 1)
+
+    async def _commit_belatedly(self, partition: TopicPartition, epoch: int) -> None:
+        """Commits, as if held up on the way, with an epoch in which it did not have the partition: must be refused."""
+        self._commits += 1
+        note = f"{self.name}/{self._commits}"
+        offset = self.positions[partition] + 1
+        self._history.committing(partition, offset, note)
+        kind = messages.OffsetCommitRequest
+        committed = kind.OffsetCommitRequestPartition(
+            partition_index=partition.partition, committed_offset=offset, committed_metadata=note
+        )
+        request = kind(
+            group_id=self._history.group,
+            generation_id_or_member_epoch=epoch,
+            member_id=self._member_id,
+            topics=[kind.OffsetCommitRequestTopic(name=partition.topic, partitions=[committed])],
+        )
+        response = await self._coordinator.ask(ApiKey.OFFSET_COMMIT, request)
+        code = ErrorCode(response.topics[0].partitions[0].error_code)
+        self._trace.record("commits_belatedly", self.name, epoch, code.name)
+        told = f"{self._history.group}: {self.name} commits {partition} with epoch {epoch}, of before it was given that"
+        require(15, code is not ErrorCode.NONE, told)
+        self._history.refused += code in STALE
 
     def _valid_until(self, member_id: str) -> Any:
         # A member under a new name has nothing to do with what the former one was promised.

@@ -8,6 +8,7 @@ is older than the one that the very broker asked, or the store, had when the req
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,9 +33,13 @@ if TYPE_CHECKING:
 
 PAUSE_S: Final = (0.1, 0.8)
 """Between two requests."""
+STOP_CHANCE: Final = 0.2
+"""Of a StopReplica beside a request."""
 WISHES_MAX: Final = 6
 """Topics that deposed controllers are asked for in a run."""
 CREATE_MS_MAX: Final = 2_000
+IDS_TRIES: Final = 10
+IDS_PAUSE_S: Final = 0.1
 
 
 class Prober:
@@ -53,11 +58,14 @@ class Prober:
         self._cluster = cluster
         self._states = states
         self._partitions = partitions
+        self._stops = random.stream("stops")
         self._holder = -1
         """The last broker that controlled the cluster."""
         self._deposed: list[int] = []
         """Controllers in whose place another one has come, to be asked for something before they notice."""
         self._moved = asyncio.Event()
+        self._blocks: set[int] = set()
+        """Producer ids that were given to it, by the first of each block."""
         self._wishes = 0
         self.refused: Counter[str] = Counter()
         """[what was out of date] -> refusals"""
@@ -69,9 +77,15 @@ class Prober:
         while not self.stopping:
             try:
                 if await self._has_moved():
-                    await self._wish()
+                    deposed, self._deposed = self._deposed, []
+                    both = self._take_ids([*deposed, self._holder]), self._wish(deposed)
+                    for outcome in await asyncio.gather(*both, return_exceptions=True):
+                        if isinstance(outcome, BaseException):
+                            raise outcome
                 else:
                     await kinds[self._random.below(len(kinds))]()
+                    if self._stops.chance(STOP_CHANCE):
+                        await self._stop()
             except (OSError, TimeoutError) as error:
                 self._cluster.trace.record("probe_fails", repr(error))
         self._router.close()
@@ -200,6 +214,32 @@ class Prober:
         code = next(filter(None, [response.error_code, *codes]), 0)
         self._judge(what, machine, request, code, accepted=code == ErrorCode.NONE)
 
+    async def _stop(self) -> None:
+        """StopReplica with a leader epoch of before, and all others of now: the replica has been wanted since."""
+        partition = self._partitions[self._stops.below(len(self._partitions))]
+        machine = self._cluster.brokers[self._stops.below(len(self._cluster.brokers))]
+        client = await self._client(machine)
+        replica, node = _replica(machine, partition), machine.node
+        if replica is None or node is None or replica.leader_epoch < 1:
+            return
+        known = node.metadata.image
+        kind = messages.StopReplicaRequest
+        order = kind.StopReplicaPartitionState(
+            partition_index=partition.partition, leader_epoch=self._stops.below(replica.leader_epoch)
+        )
+        request = kind(
+            controller_id=known.controller_id,
+            controller_epoch=int(known.controller_epoch),
+            broker_epoch=int(node.broker_epoch),
+            topic_states=[kind.StopReplicaTopicState(topic_name=partition.topic, partition_states=[order])],
+        )
+        response = await self._send(client, ApiKey.STOP_REPLICA, request)
+        codes = [found.error_code for found in response.partition_errors]
+        code = next(filter(None, [response.error_code, *codes]), 0)
+        # One that was taken away meanwhile is stopped already.
+        obeyed = code == ErrorCode.NONE and _replica(machine, partition) is replica
+        self._judge("leader epoch of a stop", machine, request, code, accepted=obeyed)
+
     # Wishes for ISRs that rest on what is over (KIP-497, KIP-903).
 
     async def _alter(self) -> None:
@@ -288,9 +328,29 @@ class Prober:
             self._moved.set()
         self._holder = holder
 
-    async def _wish(self) -> None:
+    async def _take_ids(self, brokers: Sequence[int]) -> None:
+        """Asks deposed controllers and the one of now for producer ids, at the same time: each id is given once."""
+        await asyncio.gather(*(self._take_block(broker) for broker in dict.fromkeys(brokers)))
+
+    async def _take_block(self, broker: int) -> None:
+        """A new controller has to read the store first; what does not become one within a second is left alone."""
+        for _ in range(IDS_TRIES):
+            epoch = self._registered(broker)
+            if epoch is None:
+                return
+            request = messages.AllocateProducerIdsRequest(broker_id=broker, broker_epoch=epoch)
+            with contextlib.suppress(OSError, TimeoutError):
+                response = await self._router.ask(broker, ApiKey.ALLOCATE_PRODUCER_IDS, request, version=0)
+                first, code = int(response.producer_id_start), ErrorCode(response.error_code)
+                self._cluster.trace.record("ids", broker, first, code.name)
+                if code is ErrorCode.NONE:
+                    require(12, first not in self._blocks, f"{broker} gives the producer ids from {first} on once more")
+                    self._blocks.add(first)
+                    return
+            await asyncio.sleep(IDS_PAUSE_S)
+
+    async def _wish(self, deposed: Sequence[int]) -> None:
         """Asks deposed controllers for a topic: who has not noticed yet would write it down. `StoreHistory` looks."""
-        deposed, self._deposed = self._deposed, []
         running = [each.broker_id for each in self._cluster.brokers if each.process is not None and each.process.runs]
         for broker in [broker for broker in deposed if broker in running]:
             if self._wishes >= WISHES_MAX:

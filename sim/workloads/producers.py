@@ -39,6 +39,8 @@ PRODUCE_MS_MAX: Final = 4_000
 
 PROBE_CHANCE: Final = 0.05
 """How often an idempotent producer tries in a round what must be refused."""
+TAKE_ID_CHANCE: Final = 0.05
+"""How often it asks for a producer id that it has no use for, as producers do that come and go."""
 AGAIN_CHANCE: Final = 0.08
 """How often it sends a batch again that was acknowledged long ago, as if it had not heard of it."""
 GAP: Final = 7
@@ -112,6 +114,7 @@ class Producer:
         self._trace = trace
         self._pause_s = pause_s
         self._again_random = random.stream("again")
+        self._ids_random = random.stream("ids")
         self._producer_id = -1
         self._producer_epoch = -1
         self.stopping = False
@@ -133,6 +136,8 @@ class Producer:
                     await self._probe()
                 if self.guarantee is Guarantee.EXACTLY_ONCE and self._again_random.chance(AGAIN_CHANCE):
                     await self._again()
+                if self.guarantee is Guarantee.EXACTLY_ONCE and self._ids_random.chance(TAKE_ID_CHANCE):
+                    await self._take_id()
                 await self._round()
                 await asyncio.sleep(self._random.between(0.0, self._pause_s))
             except (OSError, TimeoutError) as error:
@@ -141,13 +146,18 @@ class Producer:
         self._router.close()
 
     async def _initialize(self) -> None:
+        self._producer_id, self._producer_epoch = await self._take_id()
+
+    async def _take_id(self) -> tuple[int, int]:
+        """A producer id, which no producer has had before, and its epoch."""
         response = await self._router.ask_any(
             ApiKey.INIT_PRODUCER_ID,
             messages.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000),
         )
         if response.error_code != ErrorCode.NONE:
             raise ConnectionError(ErrorCode(response.error_code).name)
-        self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
+        self._history.identified(response.producer_id)
+        return response.producer_id, response.producer_epoch
 
     def _next_batch(self, lane: Lane) -> Pending:
         count = 1 + self._random.below(4)

@@ -2,12 +2,14 @@
 
 Consumers read on from where they were, so that an index leads them nowhere but to the end of the log. What was read or
 acknowledged before is asked for here again, at its own offset, from its leader; and what ListOffsets says of a record's
-own timestamp must be that record or one before it that is as young.
+own timestamp must be that record or one before it that is as young. A batch that rots is read before the scrub comes
+by.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from sim.invariants import require
@@ -44,18 +46,38 @@ class SpotReader:
         self._random = random
         self._history = history
         self._trace = trace
+        self._rotten: deque[tuple[TopicPartition, int]] = deque()
+        """Partition and first offset of batches that have rotted, and that nothing has read since."""
         self.done = 0
         self.stopping = False
+
+    def rotted(self, partition: TopicPartition, offset: int) -> None:
+        """The batch at `offset` has rotted on some replica: it is read next."""
+        if partition in self._partitions:
+            self._rotten.append((partition, offset))
 
     async def run(self) -> None:
         while not self.stopping:
             await asyncio.sleep(self._random.between(*PAUSE_S))
             try:
+                if self._rotten:
+                    await self._read_rotten(*self._rotten.popleft())
+                    continue
                 partition = self._partitions[self._random.below(len(self._partitions))]
                 await self._read(partition)
             except (OSError, TimeoutError) as error:
                 self._trace.record("spot_read_fails", repr(error))
         self._router.close()
+
+    async def _read_rotten(self, partition: TopicPartition, offset: int) -> None:
+        """The leader may have the rotten replica: then it gives an error, or what it has mended."""
+        reader = Reader("spot reader", partition, self._router, self._random, self._history, self._trace)
+        if reader.target < 0:
+            await self._router.refresh([partition.topic])
+        if reader.target >= 0:
+            reader.offset = offset
+            await self._fetch(reader)
+            self._trace.record("rotten_read", partition, offset)
 
     async def _read(self, partition: TopicPartition) -> None:
         known = self._history.of(partition)

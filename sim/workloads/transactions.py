@@ -43,6 +43,14 @@ REPLACED_CHANCE: Final = 0.08
 ABORT_CHANCE: Final = 0.25
 LATE_CHANCE: Final = 0.4
 """Of a late batch of a former transaction, as a partition comes into the present one."""
+AHEAD_CHANCE: Final = 0.4
+"""Of a partition that comes into a transaction without a record, which is written to when the transaction has ended."""
+STAYS_CHANCE: Final = 0.35
+"""Of an application whose process is not replaced: it lives for longer than any transaction may take."""
+LOOK_CHANCE: Final = 0.5
+"""Of a look at the offset that a transaction has for its group, before the transaction ends."""
+EARLIEST_S: Final = 0.9 * TIMEOUT_MS / 1000
+"""Before which no coordinator gives a transaction up: clocks run by a thousandth differently."""
 HAUNTING_S: Final = 3.0
 PRODUCE_BEFORE: Final = 11
 PRODUCE_SINCE: Final = 12
@@ -93,6 +101,8 @@ class Instance:
         self._group = Coordinator(self._router, KeyType.GROUP, owner.group)
         self._random = owner.random
         self._late = owner.random.stream(f"late {number}")
+        self._look = owner.random.stream(f"look {number}")
+        self._ahead = owner.random.stream(f"ahead {number}")
         self._trace = owner.trace
         self.number = number
         self._is_newer = is_newer
@@ -101,6 +111,14 @@ class Instance:
         self._sequences: dict[TopicPartition, int] = {}
         self._added: set[TopicPartition] = set()
         self.transaction: Transaction | None = None
+        self._began_at = 0.0
+
+    @property
+    def is_young(self) -> bool:
+        """Whether its transaction began so lately that no coordinator may have given it up, and no other is there."""
+        if self.transaction is None or self._owner.may_be_late or self._history.newest(self._id) != self.number:
+            return False
+        return asyncio.get_running_loop().time() - self._began_at < EARLIEST_S
 
     async def initialize(self) -> None:
         """Until it has an epoch: its predecessors are fenced then, and their open transactions aborted."""
@@ -115,6 +133,7 @@ class Instance:
     async def run_transaction(self, number: int) -> None:
         """One whole transaction. FencedError."""
         transaction = self.transaction = self._history.begin(self._id, number)
+        self._began_at = asyncio.get_running_loop().time()
         self._added.clear()
         commits = not self._random.chance(ABORT_CHANCE)
         try:
@@ -123,10 +142,42 @@ class Instance:
                 await self._owner.pause()
             if self._random.chance(0.5):
                 await self._commit_offset(transaction)
+                if self._look.chance(LOOK_CHANCE):
+                    await self._look_at_offset(transaction)
         except AbortNeededError as error:
             self._trace.record("aborts", transaction.name, repr(error))
             commits = False
+        unwritten = await self._add_ahead()
+        told_by = self._coordinator.broker
         await self.end(commit=commits)
+        if unwritten is not None and self._coordinator.broker == told_by:
+            await self._write_after_end(unwritten)
+
+    async def _add_ahead(self) -> TopicPartition | None:
+        """A partition that is in the transaction now, and has no record of it."""
+        outside = [partition for partition in self._owner.partitions if partition not in self._added]
+        if self._is_newer or not outside or not self._ahead.chance(AHEAD_CHANCE):
+            return None
+        partition = outside[self._ahead.below(len(outside))]
+        try:
+            await self._add(partition)
+        except AbortNeededError:
+            return None
+        return partition
+
+    async def _write_after_end(self, partition: TopicPartition) -> None:
+        """A batch that is sent after the answer to EndTxn, and comes before the marker or after it: no leader may take
+        it. The partition is in the transaction, and has no record of it, so that its leader asks the coordinator.
+        """
+        try:
+            code, _ = await self._send(partition, self._batch(partition, [f"{self._id}/0:too late".encode()]))
+        except (OSError, TimeoutError) as error:
+            self._trace.record("after_end", self._id, partition, repr(error))
+            # It may still be on its way, and would be taken for one of the next transaction.
+            await self.initialize()
+            return
+        taken = code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+        require(13, not taken, f"{self._id}: {partition} takes a batch that was sent after its transaction's end")
 
     async def _write(self, transaction: Transaction, step: int) -> None:
         partitions = self._owner.partitions
@@ -271,6 +322,28 @@ class Instance:
         await self._ask(self._group, ApiKey.TXN_OFFSET_COMMIT, request, version)
         transaction.commits_offset = True
 
+    async def _look_at_offset(self, transaction: Transaction) -> None:
+        """The offset that it has just written for its group is not decided: who wants a stable one has to wait."""
+        partition = self._owner.source
+        kind = messages.OffsetFetchRequest
+        topic = kind.OffsetFetchRequestTopics(name=partition.topic, partition_indexes=[partition.partition])
+        group = kind.OffsetFetchRequestGroup(group_id=self._owner.group, topics=[topic])
+        # The very broker that has written the offset down, even if it is not the coordinator any more.
+        broker = self._group.broker
+        try:
+            response = await self._router.ask(
+                broker, ApiKey.OFFSET_FETCH, kind(groups=[group], require_stable=True), HAUNTING_S
+            )
+        except (OSError, TimeoutError) as error:
+            self._trace.record("looked_in_vain", transaction.name, repr(error))
+            return
+        (answer,) = response.groups
+        codes = [found.error_code for each in answer.topics for found in each.partitions]
+        self._trace.record("looked", transaction.name, answer.error_code, codes)
+        is_stable = not answer.error_code and codes == [ErrorCode.NONE]
+        told = f"{transaction.name}: broker {broker} says that {partition} has a stable offset, while it is open"
+        require(13, not (is_stable and self.is_young and transaction.fate is Fate.OPEN), told)
+
     async def end(self, *, commit: bool) -> None:
         """Commits or aborts, however often that must be asked. FencedError."""
         transaction = self.transaction
@@ -301,6 +374,9 @@ class Instance:
                 return response
             except (OSError, TimeoutError) as error:
                 self._trace.record("transaction_retries", self._id, api.name, repr(error))
+                if api is ApiKey.INIT_PRODUCER_ID and not isinstance(error, AskAgain):
+                    # It may still be on its way, and fence the very producer that has asked again.
+                    self._owner.may_be_late = True
                 await asyncio.sleep(self._random.between(0.0, 2 * PAUSE_S))
 
     def _judge(self, code: ErrorCode, newest: int, what: str, *, is_init: bool = False) -> None:
@@ -353,8 +429,12 @@ class TransactionalProducer:
         trace: Trace,
         *,
         newer: bool,
+        clocks_jump: bool,
     ) -> None:
-        """`source`: what its group consumes. `make_router(name)` gives each process a way to the cluster."""
+        """`source`: what its group consumes. `make_router(name)` gives each process a way to the cluster.
+
+        `clocks_jump`: coordinators may take a young transaction for an old one.
+        """
         self.transactional_id = transactional_id
         self.group = f"{transactional_id}-group"
         self.partitions = partitions
@@ -368,13 +448,16 @@ class TransactionalProducer:
         self._count = 0
         self._instances = 0
         self._zombies: list[asyncio.Task[None]] = []
+        self._stays = random.stream("stays").chance(STAYS_CHANCE)
+        self.may_be_late = clocks_jump
+        """Whether a transaction may be given up at any time, rightly."""
         self.stopping = False
         """Set it, and `run` returns when the transaction under way has ended."""
 
     async def pause(self) -> None:
         """Between the steps of a transaction; ReplacedError where the process is to end."""
         await asyncio.sleep(self.random.between(0.0, 0.2))
-        if self.random.chance(REPLACED_CHANCE) and not self.stopping:
+        if self.random.chance(REPLACED_CHANCE) and not self.stopping and not self._stays:
             raise ReplacedError
 
     async def run(self) -> None:
@@ -387,6 +470,8 @@ class TransactionalProducer:
             except FencedError as error:
                 # No other producer has the id: the coordinator gave a transaction up that took too long.
                 self.trace.record("fenced", self.transactional_id, repr(error))
+                told = f"{self.transactional_id}, instance {instance.number}: {error}, in a transaction that is young"
+                require(13, not instance.is_young, told)
                 instance.close()
             except AbortNeededError as error:
                 self.trace.record("cannot_go_on", self.transactional_id, repr(error))

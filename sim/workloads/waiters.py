@@ -1,7 +1,8 @@
 """Consumers that wait, at the very end: a record that comes wakes all of them, at leaders and at followers.
 
 A fetch that is not woken is answered when its time is over, and only clients that wait notice: here, when nothing
-goes wrong any more, they would wait for very long.
+goes wrong any more, they would wait for very long. So does a producer whose batches are acknowledged when some timer
+comes by, and not when the last follower has them.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ WAIT_MS: Final = 30_000
 WOKEN_S_MAX: Final = 6.0
 """After the record was acknowledged: a follower hears of it with its next fetch or the one after."""
 ASLEEP_S: Final = 0.5
+PROMPT_S_MAX: Final = 0.45
+"""What acks=all may take then: less than replica.fetch.wait.max.ms, more than some syncs on each replica."""
+PIPELINED: Final = 3
+"""Batches, of a record each, that are sent at once."""
 TRIES: Final = 10
 """Leaders may still be moved back to where they belong."""
 
@@ -84,6 +89,36 @@ async def _woken(
         for waiter in waiters:
             waiter.close()
     return True
+
+
+async def check_prompt(router: Router, partition: TopicPartition, trace: Trace) -> None:
+    """Batches that are sent one behind the other are acknowledged as soon as all have them, at least now and then."""
+    loop = asyncio.get_running_loop()
+    took: list[float] = []
+    for _ in range(TRIES):
+        try:
+            await router.refresh([partition.topic])
+            leader = router.leader(partition)
+            if leader is not None and leader.broker_id >= 0:
+                began = loop.time()
+                sent = [router.ask(leader.broker_id, ApiKey.PRODUCE, _record(partition)) for _ in range(PIPELINED)]
+                answers = await asyncio.gather(*sent)
+                codes = {
+                    found.error_code
+                    for answer in answers
+                    for topic in answer.responses
+                    for found in topic.partition_responses
+                }
+                if codes <= {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}:
+                    took.append(loop.time() - began)
+        except (OSError, TimeoutError) as error:
+            trace.record("not_prompt", partition, repr(error))
+        if took and min(took) <= PROMPT_S_MAX:
+            trace.record("prompt", partition, f"{min(took):.3f}")
+            return
+        await asyncio.sleep(0.3)
+    told = f"{partition}: {PIPELINED} batches sent at once are acknowledged after {min(took, default=0):.2f} s at best"
+    require(17, len(took) < TRIES // 2, told)
 
 
 def _fetch(partition: TopicPartition, leader: Leader, offset: int, place: int) -> messages.FetchRequest:

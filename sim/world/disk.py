@@ -96,6 +96,10 @@ class SimulatedDisk:
         self.observer: Observer | None = None
         """Told of every change, before it happens."""
         self.operations = 0
+        self.boot = 1
+        """Counts the boots of its machine: a power cut ends one."""
+        self.torn: set[str] = set()
+        """Paths of files of which a power cut has kept a later part that was not synced, and not an earlier one."""
         self._root = Directory()
         self._locks: dict[str, Mount] = {}
         self._mount: Mount | None = None
@@ -116,8 +120,17 @@ class SimulatedDisk:
     def power_cut(self) -> None:
         """What was not synced is gone, but for what the seed lets survive: nothing at all, every other time."""
         self.kill()
+        self.boot += 1
         nothing_survives = self.random.chance(0.5)
+        files = ((path, self._file(path)) for path in self.paths())
+        unsynced = {path: bytes(inode.content) for path, inode in files if inode.dirty or inode.size_dirty}
         self._root.power_cut(self.random, nothing_survives=nothing_survives, names_in_order=self.names_in_order)
+        if not nothing_survives:
+            self.torn |= {
+                path
+                for path, content in unsynced.items()
+                if self.exists(path) and not content.startswith(self.read(path))
+            }
 
     @property
     def used(self) -> int:
@@ -153,12 +166,7 @@ class SimulatedDisk:
     def files(self, directory: str, suffix: str) -> dict[str, FileContent]:
         """The files in a directory whose names end so, as a process would see them; they are not to be changed."""
         node = self._find(directory)
-        entries = node.entries if isinstance(node, Directory) else {}
-        return {
-            name: FileContent(inode)
-            for name, inode in sorted(entries.items())
-            if name.endswith(suffix) and isinstance(inode, Inode)
-        }
+        return node.contents(suffix) if isinstance(node, Directory) else {}
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory."""
@@ -189,6 +197,10 @@ class SimulatedDisk:
             for name, inode in sorted(entries.items())
             if isinstance(inode, Inode) and inode.rotten
         }
+
+    def write_back(self, path: str) -> None:
+        """Brings a file's pages to the platter, as an operating system may do at any time; its name stays as it is."""
+        self._file(path).sync()
 
     # What mounts use.
 
@@ -511,6 +523,9 @@ class Mount:
         self.check_alive()
         capacity = 1 << 40 if self.disk.capacity is None else self.disk.capacity
         return Space(capacity, max(capacity - self.disk.used, 0))
+
+    def boot_id(self) -> str | None:
+        return f"boot {self.disk.boot}"
 
 
 @lru_cache(maxsize=4096)

@@ -37,7 +37,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     """See the module."""
 
     _ready: deque[asyncio.Handle]
-    _scheduled: list[asyncio.TimerHandle]
+    _scheduled: list[tuple[float, asyncio.TimerHandle]]
+    """(when, timer): numbers are compared, not objects, but for those of the same instant."""
     _timer_cancelled_count: int
     _stopping: bool
 
@@ -58,25 +59,57 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _process_events(self, event_list: list[Any]) -> None:
         """There are none: networks and disks are timers."""
 
+    # Half a million callbacks of a run are scheduled by these, without what a real loop is to look after.
+
+    def call_soon(  # type: ignore[override]  # As its superclass has it, less the type variables.
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(  # type: ignore[override]  # As above.
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]  # As above.
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._scheduled, (when, timer))
+        timer._scheduled = True  # type: ignore[attr-defined]  # As asyncio's own loop does.
+        return timer
+
     def _run_once(self) -> None:
-        """One turn: lets time pass if nothing is left to do now, then runs what is due, in the order of `_mix`."""
+        """Turns until it is to stop: each lets time pass if nothing is left to do now, then runs what is due, in the
+        order of `_mix`.
+        """
+        self._turn()
+        while not self._stopping:
+            self._turn()
+
+    def _turn(self) -> None:
         ready = self._ready
-        self._drop_cancelled()
         scheduled = self._scheduled
+        if scheduled and (scheduled[0][1]._cancelled or self._timer_cancelled_count > CANCELLED_TIMERS_MAX):
+            self._drop_cancelled()
+            scheduled = self._scheduled
         if not ready and not self._stopping:
             if not scheduled:
                 raise NothingToDoError("nothing is scheduled, and the simulation has not come to its end")
-            self._now = max(self._now, scheduled[0]._when)  # type: ignore[attr-defined]  # As asyncio's own loop does.
+            self._now = max(self._now, scheduled[0][0])
         now = self._now
-        while scheduled and scheduled[0]._when <= now:  # type: ignore[attr-defined]  # As above.
-            timer = heapq.heappop(scheduled)
+        while scheduled and scheduled[0][0] <= now:
+            timer = heapq.heappop(scheduled)[1]
             timer._scheduled = False  # type: ignore[attr-defined]  # As above.
             ready.append(timer)
-        self._mix()
+        if len(ready) > 1:
+            self._mix()
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle._cancelled:
-                owner = _owner(handle)
+                owner = handle._context.get(PROCESS)  # type: ignore[attr-defined]  # As `_owner`, of each callback.
                 if owner is None or owner.runs:
                     handle._run()
                 elif owner.alive:
@@ -86,42 +119,44 @@ class VirtualLoop(asyncio.BaseEventLoop):
         scheduled = self._scheduled
         if self._timer_cancelled_count > max(CANCELLED_TIMERS_MAX, len(scheduled) // 2):
             kept = []
-            for timer in scheduled:
-                if timer._cancelled:
-                    timer._scheduled = False  # type: ignore[attr-defined]  # As above.
+            for entry in scheduled:
+                if entry[1]._cancelled:
+                    entry[1]._scheduled = False  # type: ignore[attr-defined]  # As above.
                 else:
-                    kept.append(timer)
+                    kept.append(entry)
             heapq.heapify(kept)
             self._scheduled = kept
             self._timer_cancelled_count = 0
             return
-        while scheduled and scheduled[0]._cancelled:
+        while scheduled and scheduled[0][1]._cancelled:
             self._timer_cancelled_count -= 1
-            heapq.heappop(scheduled)._scheduled = False  # type: ignore[attr-defined]  # As above.
+            heapq.heappop(scheduled)[1]._scheduled = False  # type: ignore[attr-defined]  # As above.
 
     def _mix(self) -> None:
         """Puts the callbacks of different processes into a random order, and keeps each process's own."""
         ready = self._ready
-        if len(ready) < 2:
-            return
-        queues: dict[Owner | None, deque[asyncio.Handle]] = {}
+        queues: dict[Owner | None, list[asyncio.Handle]] = {}
         for handle in ready:
-            owner = _owner(handle)
+            owner = handle._context.get(PROCESS)  # type: ignore[attr-defined]  # As above.
             queue = queues.get(owner)
             if queue is None:
-                queues[owner] = deque((handle,))
+                queues[owner] = [handle]
             else:
                 queue.append(handle)
         if len(queues) < 2:
             return
         waiting = list(queues.values())
+        for queue in waiting:
+            queue.reverse()
         ready.clear()
+        below = self._random.below
         while len(waiting) > 1:
-            index = self._random.below(len(waiting))
-            ready.append(waiting[index].popleft())
-            if not waiting[index]:
+            index = below(len(waiting))
+            queue = waiting[index]
+            ready.append(queue.pop())
+            if not queue:
                 del waiting[index]
-        ready.extend(waiting[0])
+        ready.extend(reversed(waiting[0]))
 
     def resumed(self, process: Owner) -> None:
         """What a process could not do while it stood still is due now, before whatever came since."""
@@ -150,7 +185,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def bury(self) -> None:
         """Takes back what dead processes had scheduled."""
-        for handle in [*self._ready, *self._scheduled]:
+        for handle in [*self._ready, *(timer for _, timer in self._scheduled)]:
             owner = _owner(handle)
             if owner is not None and not owner.alive:
                 handle.cancel()

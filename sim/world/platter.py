@@ -111,15 +111,29 @@ class Inode:
 class Directory:
     """Names: as they are, as a power cut would leave them at least, and the changes between the two."""
 
-    __slots__ = ("changes", "durable", "entries")
+    __slots__ = ("changes", "durable", "entries", "listed")
 
     def __init__(self) -> None:
         self.entries: dict[str, Inode | Directory] = {}
         self.durable: dict[str, Inode | Directory] = {}
         self.changes: list[tuple[str | None, str | None, Inode | Directory]] = []
         """(name that went, name that came, what it names), in order."""
+        self.listed: dict[str, dict[str, FileContent]] = {}
+        """[suffix] -> the files whose names end so: as long as no name changes, checks list them once."""
+
+    def contents(self, suffix: str) -> dict[str, FileContent]:
+        """The files whose names end so, by name; not to be changed."""
+        found = self.listed.get(suffix)
+        if found is None:
+            found = self.listed[suffix] = {
+                name: FileContent(inode)
+                for name, inode in sorted(self.entries.items())
+                if name.endswith(suffix) and isinstance(inode, Inode)
+            }
+        return found
 
     def change(self, gone: str | None, come: str | None, node: Inode | Directory) -> None:
+        self.listed.clear()
         _apply(self.entries, gone, come, node)
         self.changes.append((gone, come, node))
 
@@ -139,6 +153,7 @@ class Directory:
         for gone, come, node in [] if nothing_survives else _survivors(self.changes, random, in_order=names_in_order):
             _apply(self.durable, gone, come, node)
         self.entries = dict(self.durable)
+        self.listed.clear()
         self.changes.clear()
         for name in sorted(self.entries):
             node = self.entries[name]
@@ -183,6 +198,11 @@ class FileContent:
     @property
     def content(self) -> bytearray:
         return self._inode.sound(self._inode.content, self._inode.rotten)
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return len(self._inode.content)
 
     @property
     def durable(self) -> bytearray:

@@ -152,10 +152,14 @@ class CooperativeLock:
         return self._count > 0
 
     def __enter__(self) -> bool:
-        return self.acquire()
+        if self._count:
+            return self.acquire()
+        self._holder = _running
+        self._count = 1
+        return True
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        self._count -= 1
 
 
 @contextlib.contextmanager

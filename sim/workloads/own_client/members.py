@@ -10,7 +10,7 @@ from sim.invariants import require
 from sim.workloads.own_client.topics import ALL
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumer import AutoOffsetReset, ConsumedBatch, Consumer, ConsumerSettings, RebalanceListener
-from tidelog.client.errors import ClientError, CommitRefused
+from tidelog.client.errors import ClientError, CommitRefused, ConnectionFailed, RequestTimedOut
 from tidelog.model.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -152,6 +152,9 @@ class ClientMember:
                 self._trace.record("client_commit_refused", self.name, repr(error))
             except KafkaError as error:
                 # The topic of this batch is gone; the others' offsets are committed all the same.
+                self._trace.record("client_commit_fails", self.name, repr(error))
+            except (ConnectionFailed, RequestTimedOut) as error:
+                # No broker has answered for as long as an operation may take; the next commit covers this one.
                 self._trace.record("client_commit_fails", self.name, repr(error))
 
     def _take(self, batch: ConsumedBatch) -> None:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sim.checks.client_history import value_for
 from sim.invariants import require
+from sim.workloads.own_client.topics import GROWN, PARTITIONS
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import ClientError
+from tidelog.client.partitioners.hashes import murmur2, to_positive
 from tidelog.client.producer import Delivery, Producer, ProducerSettings, RecordPlace
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from sim.world.trace import Trace
 
 BURST_MAX: Final = 3
+KEYS: Final = 9
+"""Different ones."""
 PAUSE_S: Final = 0.4
 CALM_PAUSE_S: Final = 1.5
 SILENT_S_MAX: Final = 10.0
@@ -41,6 +45,14 @@ class Sent(NamedTuple):
     generation: int
     """How often brokers had been started."""
     delivery: Delivery
+    key: bytes | None
+    """By which the producer chose the partition; None: by something else."""
+
+
+def require_place_of_key(value: bytes, key: bytes, found: TopicPartition) -> None:
+    """Records of a key are in the partition that Kafka's own producers choose, as long as the topic gets no more."""
+    expected = to_positive(murmur2(key)) % PARTITIONS[found.topic]
+    require(20, found.partition == expected, f"{value!r} with the key {key!r} stands in {found}, not in {expected}")
 
 
 class ClientProducer:
@@ -95,7 +107,7 @@ class ClientProducer:
                     Producer(cluster, self._settings) as producer,
                 ):
                     self._producer = producer
-                    await self._produce(producer)
+                    await self._produce(cluster, producer)
                     # What fails is judged where its delivery is looked at.
                     with contextlib.suppress(KafkaError, ClientError):
                         await producer.flush()
@@ -106,7 +118,8 @@ class ClientProducer:
                 self._trace.record("client_retries", self.name, repr(error))
                 await asyncio.sleep(PAUSE_S)
 
-    async def _produce(self, producer: Producer) -> None:
+    async def _produce(self, cluster: Cluster, producer: Producer) -> None:
+        """Until it is to stop; `cluster` is what the producer uses."""
         while not self.stopping:
             for _ in range(1 if self.calm else 1 + self._random.below(BURST_MAX)):
                 partitions = self._topics.partitions
@@ -120,7 +133,7 @@ class ClientProducer:
         topic, incarnation = partition.topic, self._topics.incarnations[partition.topic]
         value = value_for(self.name, incarnation, self._number)
         self._number += 1
-        key = b"%d" % self._random.below(9) if self._random.chance(0.5) else None
+        key = self._key()
         self._sending = topic
         at, generation = self._history.now(), self._generation()
         try:
@@ -133,8 +146,12 @@ class ClientProducer:
             return None
         finally:
             self._sending = None
-        self._pending.append(sent := Sent(value, topic, incarnation, at, generation, delivery))
+        chosen_by = key if by_partitioner else None
+        self._pending.append(sent := Sent(value, topic, incarnation, at, generation, delivery, chosen_by))
         return sent
+
+    def _key(self) -> bytes | None:
+        return b"%d" % self._random.below(KEYS) if self._random.chance(0.5) else None
 
     def _look(self) -> None:
         """Takes what has come of the records."""
@@ -146,6 +163,8 @@ class ClientProducer:
                 case RecordPlace() as place:
                     self._trace.record("client_acknowledged", sent.value.decode(), place.topic_partition, place.offset)
                     self._history.delivered(sent.value, place.topic_partition, place.offset)
+                    if sent.key is not None and sent.topic != GROWN:
+                        require_place_of_key(sent.value, sent.key, place.topic_partition)
                 case error:
                     self._failed(sent, error)
 

@@ -1,7 +1,8 @@
 """The topics that users of the product's own client write and read, and what becomes of them.
 
 `grown` gets partitions, `alone` has one replica of its partition, `renewed` is deleted and made again under its name,
-and `doomed` is deleted in the end. `transacted` is written in transactions only, and by nothing else read or changed.
+and `doomed` is deleted in the end. `transacted` is written in transactions only, and by nothing else read or changed;
+`keyed` is read and written by one application (`application.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ RENEWED: Final = "client-renewed"
 DOOMED: Final = "client-doomed"
 ALL: Final = (GROWN, ALONE, RENEWED, DOOMED)
 TRANSACTED: Final = "client-transacted"
-PARTITIONS: Final = {GROWN: 2, ALONE: 1, RENEWED: 2, DOOMED: 1, TRANSACTED: 2}
+KEYED: Final = "client-keyed"
+PARTITIONS: Final = {GROWN: 2, ALONE: 1, RENEWED: 2, DOOMED: 1, TRANSACTED: 2, KEYED: 3}
+KEYED_PARTITIONS: Final = tuple(TopicPartition(KEYED, number) for number in range(PARTITIONS[KEYED]))
 GROWN_MAX: Final = 5
 REQUEST_MS_MAX: Final = 5_000
 PAUSE_S: Final = 0.2
@@ -47,7 +50,7 @@ class ClientTopics:
         self._random = random
         self._trace = trace
         self.counts = dict(PARTITIONS)
-        self.incarnations = dict.fromkeys(ALL, 0)
+        self.incarnations = dict.fromkeys((*ALL, KEYED), 0)
         """[topic] -> how many bore its name before."""
         self.open: set[str] = set()
         """Topics that are there, and may be written to."""
@@ -62,7 +65,7 @@ class ClientTopics:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """Of all topics that are there."""
+        """Of all topics that are there and belong to no one user."""
         return [
             TopicPartition(topic, each) for topic in ALL if topic in self.open for each in range(self.counts[topic])
         ]
@@ -73,7 +76,7 @@ class ClientTopics:
 
     async def create(self) -> None:
         """All of them, at the beginning."""
-        for topic in (*ALL, TRANSACTED):
+        for topic in (*ALL, TRANSACTED, KEYED):
             await self._create(topic)
 
     async def run(self) -> None:

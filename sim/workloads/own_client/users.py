@@ -16,9 +16,19 @@ from sim.checks.transaction_history import TransactionHistory
 from sim.invariants import require
 from sim.plan import FaultKind
 from sim.workloads.coordination import committed_offsets
+from sim.workloads.own_client.application import ClientApplication
 from sim.workloads.own_client.members import ClientMember
 from sim.workloads.own_client.producers import SILENT_S_MAX, ClientProducer
-from sim.workloads.own_client.topics import ALONE, DOOMED, GROWN, PARTITIONS, RENEWED, TRANSACTED, ClientTopics
+from sim.workloads.own_client.topics import (
+    ALONE,
+    DOOMED,
+    GROWN,
+    KEYED_PARTITIONS,
+    PARTITIONS,
+    RENEWED,
+    TRANSACTED,
+    ClientTopics,
+)
 from sim.workloads.own_client.transactions import ClientCommittedReader, ClientTransactions
 from sim.world.clients import client_process
 from tidelog.client.consumer import ConsumerSettings, GroupProtocol
@@ -26,7 +36,7 @@ from tidelog.client.producer import ProducerSettings
 from tidelog.model.identifiers import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from sim.cluster import Cluster
     from sim.machine import BrokerMachine
@@ -47,6 +57,9 @@ BY_HAND: Final = {
 }
 TRANSACTIONAL: Final = ("client-one", "client-other")
 """Transactional ids."""
+APPLICATION: Final = "client-application"
+"""What reads and writes by one `Cluster`, and its group."""
+KEYED_INCARNATIONS: Final = [Incarnation(each, 0) for each in KEYED_PARTITIONS]
 LATE: Final = "client-late"
 """A group that begins when one partition has no leader."""
 LOOK_S: Final = 0.25
@@ -78,6 +91,7 @@ class ClientUsers:
         self.history = ClientHistory(cluster.loop.time)
         self._topics: ClientTopics | None = None
         self._producers: list[ClientProducer] = []
+        self._applications: list[ClientApplication] = []
         self._members: dict[str, list[ClientMember]] = {}
         self._watches: dict[str, GroupWatch] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -110,6 +124,11 @@ class ClientUsers:
             )
             common = (self._bootstrap, settings, topics, self.history, own, self._trace, generation)
             self._producers.append(ClientProducer(self._process(name), *common))
+        own = self._random.stream(APPLICATION)
+        settings = ProducerSettings(delivery_timeout_s=PATIENT_S, linger_ms=5.0, metadata_max_age_s=3.0)
+        common = (self._bootstrap, settings, topics, self.history, own, self._trace, generation)
+        each = ClientApplication(self._process(APPLICATION), *common, reads_may_fail=self._reads_may_fail)
+        self._applications.append(each)
 
     def _make_transactions(self) -> None:
         partitions = [TopicPartition(TRANSACTED, number) for number in range(PARTITIONS[TRANSACTED])]
@@ -159,6 +178,10 @@ class ClientUsers:
             for number in range(MEMBERS if group in PROTOCOLS else 1)
         ]
 
+    @property
+    def _all_producers(self) -> list[ClientProducer]:
+        return [*self._producers, *self._applications]
+
     def _process(self, name: str) -> Process:
         self._cluster.client_names.append(name)
         self._cluster.answered_names.append(name)
@@ -197,7 +220,7 @@ class ClientUsers:
         await self._topics.create()
         self._changing = asyncio.ensure_future(self._topics.run())
         self._tasks = [self._changing, asyncio.ensure_future(self._look())]
-        self._tasks += [producer.start() for producer in self._producers]
+        self._tasks += [producer.start() for producer in self._all_producers]
         self._transacting = [asyncio.ensure_future(each.run()) for each in self._transactional]
         self._tasks += [*self._transacting, *(reader.start() for reader in self._readers)]
         for group in self._members:
@@ -224,7 +247,7 @@ class ClientUsers:
         """The last fault is over: members stay, topics stay as they are."""
         if self._topics is not None:
             self._topics.stopping = True
-        for producer in self._producers:
+        for producer in self._all_producers:
             producer.calm = True
         for each in self._transactional:
             each.calm = True
@@ -249,7 +272,7 @@ class ClientUsers:
         if topics is None:
             return
         await self._all_speak("all is well", topics.partitions)
-        await asyncio.gather(*(producer.spawn(producer.flush()) for producer in self._producers))
+        await asyncio.gather(*(producer.spawn(producer.flush()) for producer in self._all_producers))
         await asyncio.gather(*(each.speak() for each in self._transactional))
         await topics.renew()
         await self._all_speak("a topic was made again", topics.partitions, count=5)
@@ -271,7 +294,8 @@ class ClientUsers:
             machine.kill()
             self._topics_changed(f"{machine.name} died")
             others = [each for each in topics.partitions if each.topic != ALONE]
-            await self._until(lambda: self._are_led(others, machine), "leaders are not elected")
+            all_others = [*others, *KEYED_PARTITIONS]
+            await self._until(lambda: self._are_led(all_others, machine), "leaders are not elected")
             for members in self._members.values():
                 members[0].begin_anew()
             self._make_group(LATE)
@@ -291,14 +315,22 @@ class ClientUsers:
     async def _all_speak(self, act: str, partitions: Collection[TopicPartition], count: int = 1) -> None:
         """Each producer sends to all of these, and each group is given everything of them, in time."""
         self._trace.record("act", act)
-        await asyncio.gather(*(producer.spawn(producer.speak(partitions, count)) for producer in self._producers))
+        speeches = [producer.spawn(producer.speak(partitions, count)) for producer in self._producers]
+        speeches += [each.spawn(each.speak(KEYED_PARTITIONS, count)) for each in self._applications]
+        await asyncio.gather(*speeches)
         spoken = dict(self.history.acknowledged)  # More comes all the time.
         for group, watch in self._watches.items():
-            deadline = self.history.now() + SILENT_S_MAX
-            wanted = self._incarnations(group, partitions)
-            while unread := watch.unread({each: spoken[each] for each in wanted if each in spoken}):
-                require(20, self.history.now() < deadline, f"{act}: {'; '.join(unread)}")
-                await asyncio.sleep(LOOK_S)
+            await self._until_read(act, watch, spoken, self._incarnations(group, partitions))
+        for each in self._applications:
+            await self._until_read(act, each.watch, spoken, KEYED_INCARNATIONS)
+
+    async def _until_read(
+        self, act: str, watch: GroupWatch, spoken: Mapping[Incarnation, int], wanted: Collection[Incarnation]
+    ) -> None:
+        deadline = self.history.now() + SILENT_S_MAX
+        while unread := watch.unread({each: spoken[each] for each in wanted if each in spoken}):
+            require(20, self.history.now() < deadline, f"{act}: {'; '.join(unread)}")
+            await asyncio.sleep(LOOK_S)
 
     def _incarnations(self, group: str, partitions: Collection[TopicPartition]) -> list[Incarnation]:
         """Of these, what a group reads."""
@@ -326,7 +358,7 @@ class ClientUsers:
 
     def stop(self) -> None:
         """Every user leaves."""
-        for producer in self._producers:
+        for producer in self._all_producers:
             producer.stopping = True
         self._tasks.append(asyncio.ensure_future(self._end_transactions()))
         for members in self._members.values():
@@ -353,7 +385,8 @@ class ClientUsers:
             task.result()
         if self._topics is not None:
             self._transactions.check_final(self._readers[0].values, lambda _: 0)
-            self.history.check_final([self._topics.incarnation(each) for each in self._topics.partitions])
+            present = [self._topics.incarnation(each) for each in self._topics.partitions]
+            self.history.check_final([*present, *KEYED_INCARNATIONS])
 
     def close(self) -> None:
         """Unwinds everything, at the very end."""
