@@ -7,7 +7,10 @@ remembers what another run met. The profile "thorough" draws more of them (tests
 
 from __future__ import annotations
 
+import gc
 import sys
+import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -51,6 +54,21 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile | None:
     """Ours for `--dist loadfile`."""
     return ByFile(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.fixture(scope="module")
+def left_sockets_collected() -> Iterator[None]:
+    """For modules whose clients leave sockets behind, as kafka-python does when it is closed while it connects.
+
+    They are collected before the module ends: a collection later on would tell of them in the midst of another test.
+    """
+    yield
+    for thread in threading.enumerate():
+        if thread.name.startswith("kafka-io-"):
+            thread.join(10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(autouse=True)

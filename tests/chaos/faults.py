@@ -342,7 +342,7 @@ class Descriptors(Kill):
                 break
             for broker_id, pid in pids.items():
                 memory[broker_id].append(anonymous_mib(pid))
-            time.sleep((self._seconds - gathering_s) / MEMORY_LOOKS)
+            time.sleep((self._seconds - gathering_s) / MEMORY_LOOKS)  # As long as the fault lasts, looked at evenly.
         else:
             self._judge_memory(memory)
         if self._crowd.poll() is not None:

@@ -96,8 +96,9 @@ class Result:
 class Watch:
     """What the cluster says of itself, asked over the wire."""
 
-    def __init__(self, bootstrap: str, partitions: int) -> None:
-        self._cluster = BlockingCluster(bootstrap, call_timeout_s=1.0, operation_timeout_s=RECOVERS_S_MAX)
+    def __init__(self, bootstrap: str, partitions: int, recovers_s_max: float = RECOVERS_S_MAX) -> None:
+        self._cluster = BlockingCluster(bootstrap, call_timeout_s=1.0, operation_timeout_s=recovers_s_max)
+        self._recovers_s_max = recovers_s_max
         self._partitions = partitions
         self.leaders: list[int] = []
         self.controller = -1
@@ -126,7 +127,7 @@ class Watch:
         )
 
     def until_in_sync(self) -> None:
-        until(self.look, "every partition is led, every replica in sync", RECOVERS_S_MAX, 0.02)
+        until(self.look, "every partition is led, every replica in sync", self._recovers_s_max, 0.02)
 
     def close(self) -> None:
         self._cluster.close()

@@ -3,8 +3,9 @@
 A query reads a topic that is being filled and writes it into another, exactly once, on two executor processes with
 speculation (`spark_job`). Each cycle waits for a batch to be written and then, after a drawn moment, kills the driver,
 an executor or Python workers, or halts workers for so long that their tasks get rivals and live on as zombies. At the
-end a librdkafka consumer of committed records must see every row once. Only processes that this run started are hit:
-each carries the run's name in its environment.
+end a librdkafka consumer of committed records must see every row once, and so must Java's where `TIDELOG_KAFKA_JARS`
+names the folder of Apache Kafka's jars. Only processes that this run started are hit: each carries the run's name in
+its environment.
 """
 
 from __future__ import annotations
@@ -47,6 +48,10 @@ DELAY_S_MAX: Final = 1.0
 PROGRESS_S_MAX: Final = 600.0
 """Spark starts half a dozen processes before its first batch; on a busy machine that takes minutes."""
 READ_S_MAX: Final = 120.0
+JARS: Final = "TIDELOG_KAFKA_JARS"
+"""Of the environment: the folder of Apache Kafka's jars (`tests/conformance/kafka_jars.sh` fetches them)."""
+JAVA_SILENCE_S: Final = 30
+"""Java's consumer ends when it was given nothing for so long: it is not told where the topic ends."""
 APPLICATION: Final = "application: "
 _MARKS: Final = "tidelog-sink-"
 
@@ -188,6 +193,8 @@ def run(arguments: argparse.Namespace, seed: int, target: Target, folder: Path) 
                 print(f"  cycle {cycle + 1}: batches={batches} victim={victim} processes={count}", flush=True)
         code = job.finish()
         found = judge(read_committed(target.bootstrap, arguments.partitions, feed.sent), feed.sent)
+        if JARS in os.environ:
+            found += [f"Java's consumer: {each}" for each in judge(read_by_java(target.bootstrap), feed.sent)]
     finally:
         job.destroy()
     kinds = ", ".join(f"{count} of {victim}" for victim, count in sorted(struck.items()))
@@ -250,6 +257,19 @@ def read_committed(bootstrap: str, partitions: int, expected: int) -> Counter[by
                 seen[message.value()] += 1
     finally:
         consumer.close()
+    return seen
+
+
+def read_by_java(bootstrap: str) -> Counter[bytes]:
+    """How often Java's consumer of committed records sees each value of the target."""
+    command = ["java", "-cp", f"{os.environ[JARS]}/*", "org.apache.kafka.tools.consumer.ConsoleConsumer"]
+    command += ["--bootstrap-server", bootstrap, "--topic", TARGET, "--from-beginning"]
+    command += ["--timeout-ms", str(JAVA_SILENCE_S * 1000), "--consumer-property", "isolation.level=read_committed"]
+    done = subprocess.run(command, capture_output=True, timeout=PROGRESS_S_MAX, check=False)
+    seen = Counter(line for line in done.stdout.splitlines() if line.isdigit())
+    if not seen:
+        raise RuntimeError(f"Java's consumer saw nothing: {done.stderr.decode(errors='replace')[-1000:]}")
+    print(f"  Java's consumer saw {seen.total():,} rows", flush=True)
     return seen
 
 

@@ -19,6 +19,7 @@ import tempfile
 import time
 from array import array
 from collections import Counter, deque
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -57,28 +58,57 @@ class BrokenPromise(AssertionError):
     """What was seen must not happen."""
 
 
+class Silence:
+    """The longest time for which something that is due did not come."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+        self._since: float | None = None
+
+    def due(self, is_due: bool) -> None:
+        """Whether something is awaited now."""
+        if not is_due:
+            self._since = None
+        elif self._since is None:
+            self._since = time.monotonic()
+
+    def heard(self) -> None:
+        """Something has come."""
+        if self._since is not None:
+            now = time.monotonic()
+            self.longest_s = max(self.longest_s, now - self._since)
+            self._since = now
+
+
 class Ledger:
     """What the producer was told and the groups were given, record by record."""
 
-    def __init__(self, records: int) -> None:
+    def __init__(self, records: int, groups: Collection[str]) -> None:
         self.placed = array("q", bytes(8 * records))
         """[number] -> 1 + partition + PARTITIONS * (offset + 1); 0: not acknowledged."""
         self.logs = [array("q") for _ in range(PARTITIONS)]
         """[partition][offset] -> number."""
-        self.next_offset: dict[str, list[int]] = {}
+        self.next_offset = {group: [0] * PARTITIONS for group in groups}
         """[group][partition] -> behind the last offset that some member was given."""
         self.again: Counter[str] = Counter()
         """[group] -> records that were given out again after a rebalance, as at least once allows."""
         self.acknowledged = 0
+        self.silences = {"producer": Silence()} | {group: Silence() for group in groups}
 
     def delivered(self, number: int, place: RecordPlace) -> None:
         """A record is acknowledged; offset -1 for one that the broker had already."""
         self.placed[number] = 1 + place.topic_partition.partition + PARTITIONS * (place.offset + 1)
         self.acknowledged += 1
+        self.silences["producer"].heard()
+        for group in self.next_offset:
+            self._look_at(group)
+
+    def _look_at(self, group: str) -> None:
+        self.silences[group].due(sum(self.next_offset[group]) < self.acknowledged)
 
     def given(self, group: str, partition: int, offset: int, number: int) -> None:
         """A member of a group was given a record."""
-        following = self.next_offset.setdefault(group, [0] * PARTITIONS)
+        following = self.next_offset[group]
         log = self.logs[partition]
         if offset > following[partition]:
             raise BrokenPromise(
@@ -87,6 +117,8 @@ class Ledger:
         if offset < following[partition]:
             self.again[group] += 1
         following[partition] = max(following[partition], offset + 1)
+        self.silences[group].heard()
+        self._look_at(group)
         if offset == len(log):
             if log and number <= log[-1]:
                 raise BrokenPromise(f"partition {partition}: {number} at {offset} stands behind {log[-1]}")
@@ -101,8 +133,7 @@ class Ledger:
             if entry > PARTITIONS:
                 offset, partition = divmod(entry - 1, PARTITIONS)
                 ends[partition] = max(ends[partition], offset)
-        following = self.next_offset.get(group, [0] * PARTITIONS)
-        return sum(max(0, end - given) for end, given in zip(ends, following, strict=True))
+        return sum(max(0, end - given) for end, given in zip(ends, self.next_offset[group], strict=True))
 
     def check(self) -> None:
         """Everything acknowledged stands where the producer was told, once."""
@@ -193,6 +224,7 @@ class Chaos:
                     self.ledger.delivered(number, place)
                 case error:
                     raise BrokenPromise(f"{number} was not delivered: {error!r}")
+        self.ledger.silences["producer"].due(bool(unlooked))
 
     async def _read(self, group: str, number: int) -> None:
         """A member for the whole run."""
@@ -268,21 +300,18 @@ def main() -> int:
         began = time.monotonic()
         try:
             kafka.start()
-            chaos = Chaos(
-                kafka,
-                arguments.records,
-                arguments.kills,
-                random.Random(arguments.seed),
-                {f"{each}-readers": each for each in protocols},
-                Ledger(arguments.records),
-            )
+            groups = {f"{each}-readers": each for each in protocols}
+            ledger = Ledger(arguments.records, groups)
+            chaos = Chaos(kafka, arguments.records, arguments.kills, random.Random(arguments.seed), groups, ledger)
             asyncio.run(chaos.run())
         except BrokenPromise as broken:
             print(f"BROKEN: {broken}", flush=True)
             return 1
         finally:
             kafka.stop()
-    again = ", ".join(f"{count} given again to {group}" for group, count in chaos.ledger.again.items())
+    for name, silence in ledger.silences.items():
+        print(f"longest silence while something was due: {name} {silence.longest_s:.1f} s")
+    again = ", ".join(f"{count} given again to {group}" for group, count in ledger.again.items())
     print(
         f"{arguments.records} records over {arguments.kills} kills in {time.monotonic() - began:.0f} s:"
         f" lost 0, twice 0, out of order 0; {again or 'none given again'}"

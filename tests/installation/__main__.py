@@ -2,7 +2,7 @@
 
 Each case has a fresh virtual environment, some a machine without a C compiler or without Python's headers:
 
-    wheel                   of `make dist`: it holds the compiled kernels, and its tag names this platform
+    wheel                   of `make dist`: it holds the compiled kernels, and its tag names the C libraries they run on
     sdist                   the kernels are compiled while pip installs it
     sdist, no compiler      PATH has everything but compilers: plain Python, and the broker says so
     sdist, no headers       a compiler that does not find Python.h: the same
@@ -87,6 +87,8 @@ def made_wheel(folder: Path, environment: Mapping[str, str]) -> list[str]:
     wheel = only("*.whl")
     if wheel.name.endswith("-any.whl"):
         raise RuntimeError(f"{wheel.name} says that it works anywhere; it was built where a compiler is")
+    if wheel.stem.rsplit("-", 1)[1].startswith("linux_"):
+        raise RuntimeError(f"{wheel.name} does not say which C libraries it runs on: manylinux, musllinux")
     return [str(wheel)]
 
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.keeping import KEEPING
 from tidelog.testing import Cluster
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Cluster]:
     """A running broker."""
-    with Cluster({"auto.create.topics.enable": False}) as cluster:
+    with Cluster({**KEEPING, "auto.create.topics.enable": False}) as cluster:
         yield cluster

@@ -14,6 +14,7 @@ from aiokafka.errors import MessageSizeTooLargeError, OffsetOutOfRangeError
 from aiokafka.structs import OffsetAndMetadata
 
 from tests.interop.support import CODECS, DEADLINE_S, START_MS, Sent, records, topic_name
+from tests.keeping import KEEPING
 from tidelog.testing import Cluster
 
 NAME = "aio"
@@ -161,3 +162,22 @@ def test_topics_are_administered(broker: Cluster) -> None:
             await admin.close()
 
     run(work())
+
+
+def test_a_broker_that_does_not_coordinate_is_no_reset_of_offsets() -> None:
+    """aiokafka reads the errors of partitions only: where they were missing it began at `auto_offset_reset`."""
+
+    async def work(cluster: Cluster) -> None:
+        topic = await create(cluster)
+        await produce(cluster, topic, RECORDS)
+        partition = TopicPartition(topic, 0)
+        async with reader(cluster) as consumer:
+            consumer.assign([partition])
+            await consumer.commit({partition: 3})
+            coordinator = consumer._coordinator
+            # What a member holds that asks while its coordinator moves: an address of which the lookup told too early.
+            coordinator.coordinator_id = 1 - coordinator.coordinator_id
+            assert await consumer.committed(partition) == 3
+
+    with Cluster({**KEEPING, "auto.create.topics.enable": False}, brokers=2) as cluster:
+        run(work(cluster))

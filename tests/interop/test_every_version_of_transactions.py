@@ -37,7 +37,9 @@ def topic(connection: BlockingConnection) -> str:
 
 def init(connection: BlockingConnection, name: str, version: int = 5, **more: Any) -> Any:
     """InitProducerId, once there is a coordinator."""
-    connection.request(messages.FindCoordinatorRequest(key=name, key_type=1), 3)
+    found = messages.FindCoordinatorRequest(key=name, key_type=1)
+    # Where the transactions' topic takes long to be made, it is told to come again; an empty id is refused for good.
+    until(lambda: connection.request(found, 3).error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE, "a coordinator")
     request = messages.InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
     for field, value in more.items():
         setattr(request, field, value)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.conformance.clients import scenarios
 from tests.conformance.clients.scenarios import PARTITIONS, Site, fill, finish, name_of
+from tests.waiting import until_equal
 
 CLIENTS = ("confluent", "kafka-python", "aiokafka")
 
@@ -66,7 +67,7 @@ def test_a_static_member_that_comes_back_in_time(site: Site, client: str) -> Non
     """Killed and started again it has what it had, and the other member hears nothing of it."""
     topic = name_of("static")
     site.observer.create(topic, PARTITIONS)
-    with site.group(topic, session_timeout_ms=20_000) as group:
+    with site.group(topic, session_timeout_ms=120_000) as group:
         first, second = (group.join(client, instance=f"instance-{number}") for number in range(2))
         group.until_stable([first, second])
         fill(site, topic)
@@ -147,6 +148,6 @@ def test_a_group_is_described_with_its_lag(site: Site) -> None:
         finish(site, group)
         fill(site, topic)
         assert set(site.observer.lag(group.group, topic, PARTITIONS).values()) == {600 // PARTITIONS}
-        assert site.observer.describe(group.group).state == "EMPTY"
+        until_equal(lambda: site.observer.describe(group.group).state, "EMPTY")
         site.observer.delete_group(group.group)
         assert site.observer.committed(group.group, topic, PARTITIONS) == {}

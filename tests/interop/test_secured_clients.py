@@ -22,6 +22,7 @@ with warnings.catch_warnings():
 
 pytestmark = [
     # Clients leave sockets behind where a broker refuses them.
+    pytest.mark.usefixtures("left_sockets_collected"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -51,7 +52,7 @@ def cluster(authority: Authority) -> Iterator[Cluster]:
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             info = ScramCredentialInfo(mechanism, 4096)
             added = UserScramCredentialUpsertion("alice", info, PASSWORDS["SCRAM-SHA-256"].encode())
-            admin.alter_user_scram_credentials([added])["alice"].result(15)
+            admin.alter_user_scram_credentials([added])["alice"].result(180)
         yield started
 
 
@@ -70,7 +71,7 @@ def test_librdkafka(cluster: Cluster, authority: Authority, mechanism: str) -> N
         }
     )
     producer.produce("librdkafka", b"x", on_delivery=lambda error, _: errors.append(error))
-    assert producer.flush(20) == 0
+    assert producer.flush(180) == 0
     assert errors == [None]
 
 
@@ -85,7 +86,7 @@ def test_kafka_python(cluster: Cluster, authority: Authority, mechanism: str) ->
         sasl_plain_username="alice",
         sasl_plain_password=PASSWORDS[mechanism],
     )
-    assert client.send("kafka-python", b"x").get(20).offset >= 0
+    assert client.send("kafka-python", b"x").get(180).offset >= 0
     client.close()
 
 
@@ -121,7 +122,7 @@ def test_certificates_instead_of_passwords(cluster: Cluster, authority: Authorit
         ssl_certfile=pem,
         ssl_keyfile=pem,
     )
-    assert client.send("mutual", b"x").get(20).offset >= 0
+    assert client.send("mutual", b"x").get(180).offset >= 0
     client.close()
     errors: list[object] = []
     producer = Producer(
@@ -134,5 +135,5 @@ def test_certificates_instead_of_passwords(cluster: Cluster, authority: Authorit
         }
     )
     producer.produce("mutual", b"x", on_delivery=lambda error, _: errors.append(error))
-    assert producer.flush(20) == 0
+    assert producer.flush(180) == 0
     assert errors == [None]

@@ -20,6 +20,22 @@ from tests.amount import examples
 from tests.unit.controller.harness import SESSION, Cluster, broker
 
 from tidelog.controller.events import (
+    ConfigsChanged,
+    DeletionsRequested,
+    LeaderBalanceDue,
+    LogDirectoryFailed,
+    LogEndsDue,
+    LogEndsLearned,
+    MarksChanged,
+    PreferredElectionRequested,
+    ReassignmentsRequested,
+    ReplicasFailed,
+    ReplicasStopped,
+    Submitted,
+    TopicNode,
+    TopicsChanged,
+)
+from tidelog.controller.requests import (
     AllocateProducerIds,
     AlterConfigs,
     AlterOperation,
@@ -27,34 +43,20 @@ from tidelog.controller.events import (
     AlterReassignments,
     ChangeConfigs,
     ConfigChange,
-    ConfigsChanged,
     ControlledShutdown,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
-    DeletionsRequested,
     ElectionType,
     ElectLeaders,
     IsrMember,
     IsrProposal,
-    LeaderBalanceDue,
-    LogDirectoryFailed,
-    LogEndsDue,
-    LogEndsLearned,
-    MarksChanged,
     MorePartitions,
     NewTopic,
-    PreferredElectionRequested,
-    ReassignmentsRequested,
     ReassignPartition,
-    ReplicasFailed,
-    ReplicasStopped,
-    Result,
-    Submitted,
-    TopicNode,
     TopicReference,
-    TopicsChanged,
 )
+from tidelog.controller.result import Result
 from tidelog.metadata.image import ConfigResource, ConfigResourceType, PartitionImage
 from tidelog.metadata.operations import Create, Delete, Operation, SetData
 from tidelog.metadata.replica_marks import (
@@ -270,7 +272,7 @@ class Run:
                 ends = {each: (LeaderEpoch(0), Offset(end)) for each, found in image.partitions() if found.leader < 0}
                 self.cluster.run(LogEndsLearned(broker_id, ends))
             case ("log ends due",):
-                self.cluster.run(LogEndsDue())
+                self.cluster.run(LogEndsDue(1 << 40))
             case ("directory", broker_id):
                 self.cluster.run(LogDirectoryFailed(broker_id))
             case ("elect some", type, partitions):

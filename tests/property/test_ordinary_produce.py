@@ -4,7 +4,6 @@ And all that a produce may change of a broker is as it would be."""
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -57,11 +56,15 @@ class Sent(NamedTuple):
     transactional: bool = False
     timeout_ms: int = 1_000
     twice: bool = False
-    """Whether it names the partition twice."""
+    """Whether it names the last partition twice."""
+    others: tuple[tuple[str, int], ...] = ()
+    """Further partitions that it names, with batches of their own."""
     damage: tuple[int, int] | None = None
     """A byte behind the size, counted from the end where it is negative, and the bits that turn over in it."""
 
 
+OTHERS = [("alone", 0), ("alone", 1), ("alone", 1), ("followed", 0), ("a" * 130, 0), ("unknown", 0), ("alone", 7)]
+BITS = st.sampled_from([1, 2, 64, 128])
 SENT = st.builds(
     Sent,
     topic=st.sampled_from(["alone"] * 5 + ["followed", "followed", "unknown", "__consumer_offsets", "a" * 130]),
@@ -77,8 +80,11 @@ SENT = st.builds(
     transactional=st.sampled_from([False] * 9 + [True]),
     timeout_ms=st.sampled_from([1_000, 1_000, 0]),
     twice=st.sampled_from([False] * 9 + [True]),
+    others=st.one_of(st.just(()), st.just(()), st.lists(st.sampled_from(OTHERS), min_size=1, max_size=4).map(tuple)),
     damage=st.one_of(
-        st.none(), st.none(), st.none(), st.none(), st.tuples(st.integers(-12, 60), st.sampled_from([1, 2, 64, 128]))
+        *[st.none()] * 6,
+        st.tuples(st.integers(-12, 60), BITS),
+        st.tuples(st.integers(-400, 400), BITS),
     ),
 )
 SETTINGS: tuple[dict[str, Any], ...] = (
@@ -199,15 +205,37 @@ class Side:
 
     def _frame(self, sent: Sent, sequences: dict[tuple[str, int, int], int]) -> bytes:
         """`sequences`: the last one of each producer in a partition, behind what is sent in the same read."""
+        batch = self._batch(sent, sent.topic, sent.partition, sequences)
+        request = produce_request(
+            sent.topic, batch, sent.partition, sent.acks, sent.version, timeout_ms=sent.timeout_ms
+        )
+        last = sent.topic
+        for topic, partition in sent.others:
+            batch = self._batch(sent, topic, partition, sequences)
+            [data] = produce_request(topic, batch, partition, version=sent.version).topic_data
+            if topic == last:
+                request.topic_data[-1].partition_data += data.partition_data
+            else:
+                request.topic_data.append(data)
+            last = topic
+        if sent.twice:
+            request.topic_data[-1].partition_data.append(request.topic_data[-1].partition_data[-1])
+        frame = bytearray(self.broker.frame(ApiKey.PRODUCE, sent.version, request, sent.client))
+        if sent.damage is not None:
+            place, bits = sent.damage
+            frame[4 + place % (len(frame) - 4)] ^= bits
+        return bytes(frame)
+
+    def _batch(self, sent: Sent, topic: str, partition: int, sequences: dict[tuple[str, int, int], int]) -> bytes:
         sequence = -1
         if sent.producer >= 0:
-            replica = self.broker.replica(sent.topic, sent.partition)
+            replica = self.broker.replica(topic, partition)
             entry = None if replica is None else replica.log.producers.entries.get(sent.producer)
-            key = sent.topic, sent.partition, sent.producer
+            key = topic, partition, sent.producer
             last = sequences.get(key, -1 if entry is None else entry.last_sequence)
             sequence = max(0, last + sent.step)
             sequences[key] = sequence + sent.count - 1
-        batch = make_batch(
+        return make_batch(
             [bytes(sent.size)] * sent.count,
             timestamp=self.broker.clock.wall_ms(),
             codec=sent.codec,
@@ -216,16 +244,6 @@ class Side:
             base_sequence=sequence,
             transactional=sent.transactional,
         )
-        request = produce_request(
-            sent.topic, batch, sent.partition, sent.acks, sent.version, timeout_ms=sent.timeout_ms
-        )
-        if sent.twice:
-            request.topic_data[0].partition_data *= 2
-        frame = bytearray(self.broker.frame(ApiKey.PRODUCE, sent.version, request, sent.client))
-        if sent.damage is not None:
-            place, bits = sent.damage
-            frame[4 + place % (len(frame) - 4)] ^= bits
-        return bytes(frame)
 
     def _settings(self, values: dict[str, Any]) -> None:
         for topic in ("alone", "followed"):
@@ -263,17 +281,7 @@ class Side:
         )
 
     def _full(self, count: int) -> None:
-        """The next writes of batches find no space."""
-        left = count
-
-        def fault(operation: str, path: str) -> OSError | None:
-            nonlocal left
-            if operation == "pwrite" and path.endswith(".log") and left:
-                left -= 1
-                return OSError(errno.ENOSPC, "full", path)
-            return None
-
-        self.disk.fault = fault
+        self.disk.refuse_batches(count)
 
     def state(self) -> dict[str, Any]:
         """All that a produce may change."""
@@ -344,6 +352,17 @@ ORDINARY = (
     Sent(topic="followed"),
     Sent(producer=7),
     Sent(producer=7, count=3),
+    *(Sent(version=version, others=(("alone", 1),)) for version in VERSIONS),
+    *(Sent(version=version, others=(("followed", 0), ("alone", 1)), acks=-1) for version in VERSIONS),
+    *(Sent(version=version, others=(("followed", 0), ("alone", 1)), acks=-1, timeout_ms=0) for version in VERSIONS),
+    Sent(others=(("alone", 1), ("followed", 0)), acks=0),
+    Sent(others=(("alone", 1), ("followed", 0)), client=None),
+    Sent(others=(("alone", 0), ("alone", 1), ("followed", 0), ("alone", 1), ("alone", 0)), size=300, count=2),
+    Sent(others=(("alone", 0), ("alone", 1)), producer=7),
+    Sent(others=(("alone", 1),), codec=Codec.LZ4),
+    Sent(twice=True),
+    Sent(topic="a" * 130),
+    Sent(topic="a" * 130, others=(("alone", 0),)),
 )
 
 
@@ -359,7 +378,14 @@ def test_what_is_ordinary_comes_by_the_compiled_way() -> None:
 
     compiled.broker.dispatcher.request = noted  # type: ignore[method-assign]
     # The first requests make the connection and the partitions known.
-    for known in (Sent(), Sent(partition=1), Sent(topic="followed", acks=0), Sent(producer=7)):
+    for known in (
+        Sent(),
+        Sent(partition=1),
+        Sent(topic="followed", acks=0),
+        Sent(topic="a" * 130),
+        Sent(producer=7),
+        Sent(producer=7, partition=1),
+    ):
         compiled.step(("read", 0, (known,), 0))
         general.step(("read", 0, (known,), 0))
     for sent in ORDINARY:
@@ -368,9 +394,7 @@ def test_what_is_ordinary_comes_by_the_compiled_way() -> None:
             compiled.step(step)
             general.step(step)
         assert compiled.state() == general.state(), sent
-        # Where an answer is waited for, the next request comes by the dispatcher, which knows whether it may be begun.
-        waits = sent.topic == "followed" and sent.acks == -1 and sent.timeout_ms > 0
-        assert taken.count(ApiKey.PRODUCE) == waits, sent
+        assert taken.count(ApiKey.PRODUCE) == 0, sent
     compiled.close()
     general.close()
 
@@ -384,8 +408,18 @@ NOT_ORDINARY = (
     *(Sent(partition=partition) for partition in (-1, 9)),
     Sent(codec=Codec.ZSTD, version=6),
     Sent(transactional=True, producer=7),
-    Sent(twice=True),
     Sent(producer=7, step=4),
+    *(Sent(others=(("alone", 1), ("followed", 0)), damage=(place, 1)) for place in range(300)),
+    *(Sent(version=5, others=(("alone", 1), ("followed", 0)), damage=(place, 2)) for place in range(0, 300, 3)),
+    *(Sent(version=13, others=(("alone", 1), ("followed", 0)), damage=(place, 1)) for place in range(0, 300, 3)),
+    *(Sent(acks=acks, others=(("alone", 1),)) for acks in (2, -2)),
+    *(Sent(others=(other, ("alone", 1))) for other in (("unknown", 0), ("alone", 9), ("__consumer_offsets", 0))),
+    Sent(topic="unknown", others=(("alone", 0),)),
+    Sent(producer=9, others=(("alone", 1),)),
+    Sent(transactional=True, producer=7, others=(("alone", 1),)),
+    Sent(codec=Codec.ZSTD, version=6, others=(("alone", 1),)),
+    Sent(others=tuple(("alone", each % 2) for each in range(300))),
+    Sent(acks=0, others=(("unknown", 0),)),
 )
 
 
@@ -457,6 +491,24 @@ def test_each_request_is_authorized() -> None:
     assert asked.topics == ["alone"] * 8  # type: ignore[attr-defined]
     # The fifth is appended. The producer of the sixth is new, which is the dispatcher's matter: it is refused there.
     assert compiled.broker.replica("alone").log.log_end_offset == end + 4
+    compiled.close()
+
+
+def test_a_remembered_right_is_of_one_topic() -> None:
+    """A topic that may be written, between others of the same read that may not."""
+    compiled, _ = both(ONE_SEGMENT)
+    # The first append to a log is the dispatcher's matter.
+    compiled.step(("read", 0, (Sent(), Sent(partition=1)), 0))
+    asked = compiled.connections[0].peer.access = Asked(0)  # type: ignore[assignment]
+    asked.written = {"alone"}  # type: ignore[attr-defined]
+    compiled.step(("read", 0, (Sent(), Sent(), Sent(topic="a" * 130), Sent(partition=1), Sent()), 0))
+    assert asked.topics == ["a" * 130]  # type: ignore[attr-defined]
+    assert [compiled.broker.replica("alone", index).log.log_end_offset for index in range(2)] == [4, 2]
+    assert compiled.broker.replica("a" * 130).log.log_end_offset == 0
+    # They are looked up again at the next read.
+    asked.written.clear()  # type: ignore[attr-defined]
+    compiled.step(("read", 0, (Sent(),), 0))
+    assert compiled.broker.replica("alone").log.log_end_offset == 4
     compiled.close()
 
 

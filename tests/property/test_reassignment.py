@@ -18,17 +18,14 @@ from hypothesis import strategies as st
 from tests.amount import examples
 from tests.unit.controller.harness import SESSION, Cluster, broker
 
-from tidelog.controller.events import (
+from tidelog.controller.events import LeaderBalanceDue, ReassignmentsRequested, ReplicasFailed, Submitted
+from tidelog.controller.requests import (
     AlterPartition,
     AlterReassignments,
     ControlledShutdown,
     IsrMember,
     IsrProposal,
-    LeaderBalanceDue,
-    ReassignmentsRequested,
     ReassignPartition,
-    ReplicasFailed,
-    Submitted,
 )
 from tidelog.metadata.image import PartitionImage
 from tidelog.metadata.operations import Create, SetData

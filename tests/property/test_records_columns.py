@@ -20,6 +20,7 @@ from tidelog.records.columns import (
     Column,
     Columns,
     HeadersColumn,
+    OpenBatch,
     Rows,
     decode_columns,
     decode_rows,
@@ -177,6 +178,28 @@ def test_records_as_objects_are_those_of_the_batches(
     assert found == expected
 
 
+@settings(max_examples=examples(400), deadline=None)
+@given(
+    batches=st.lists(st.tuples(RECORD_LISTS, st.sampled_from(Codec)), min_size=1, max_size=3),
+    start_skip=st.integers(0, 12),
+    sizes=st.lists(st.tuples(st.integers(1, 5), st.integers(1, 300), st.booleans()), min_size=1, max_size=4),
+)
+def test_slices_that_go_on_in_an_open_batch_are_the_same(
+    batches: list[tuple[list[Record], Codec]], start_skip: int, sizes: list[tuple[int, int, bool]]
+) -> None:
+    """As objects or columns in turn, of any sizes: rows and places are those of slices that open each batch anew."""
+    data = b"".join(build_batch(records, codec=codec) for records, codec in batches)
+    opened = {"kernel": OpenBatch(), "twin": OpenBatch()}
+    options: dict[str, Any] = {"columns": ALL, "start_offset": batches[0][0][0].offset + start_skip, "position": 0}
+    for rows_max, bytes_max, as_rows in sizes * 10:
+        decode = rows if as_rows else decode_columns
+        options |= {"rows_max": rows_max, "bytes_max": bytes_max}
+        anew = outcome(KERNEL, data, decode, **options)
+        assert outcome(KERNEL, data, decode, **options, opened=opened["kernel"]) == anew
+        assert outcome(TWIN, data, decode, **options, opened=opened["twin"]) == anew
+        options |= {"position": anew.position, "start_offset": anew.next_offset}
+
+
 @EXAMPLES
 @given(
     records=RECORD_LISTS,
@@ -311,6 +334,37 @@ def test_pairs_are_read_alike(records: list[Record], damage: tuple[int, int] | N
     assert pairs(implementation) == pairs(_pure)
     if damage is None:
         assert pairs(_pure) == [(record.offset - records[0].offset, record.key, record.value) for record in records]
+
+
+@EXAMPLES
+@given(
+    records=RECORD_LISTS,
+    damage=st.none() | st.tuples(st.integers(0, 300), st.integers(1, 255)),
+    count_change=st.integers(-2, 2),
+    delta=st.integers(-2, 3000),
+)
+def test_a_record_is_found_alike(
+    records: list[Record], damage: tuple[int, int] | None, count_change: int, delta: int
+) -> None:
+    """The first one with an offset delta or a greater one; the same place, or the same words."""
+    section = bytearray(encode_records(records, records[0].offset, records[0].timestamp))
+    if damage is not None:
+        section[damage[0] % len(section)] ^= damage[1]
+    count = len(records) + count_change
+
+    def find(implementation: Any) -> Any:
+        try:
+            return implementation.find_record(section, count, delta)
+        except CorruptData as error:
+            return str(error)
+
+    assert find(implementation) == find(_pure)
+    if damage is None and count_change >= 0:
+        left = [record.offset for record in records if record.offset - records[0].offset >= delta]
+        if left:
+            index, position = find(_pure)
+            assert [record.offset for record in records[index:]] == left
+            assert section[position:] == encode_records(records[index:], records[0].offset, records[0].timestamp)
 
 
 def scan(of: dict[str, Any], section: bytes | bytearray, count: int, base_timestamp: int = 5) -> Any:

@@ -36,6 +36,7 @@ KAFKA_PYTHON_WARNS = (
     pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka"),
     # It leaves a socket behind when it is closed while it connects; the garbage collection tells of it at any time.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    pytest.mark.usefixtures("left_sockets_collected"),
 )
 """Marks for the modules whose tests have kafka-python as a member."""
 

@@ -24,22 +24,16 @@ from typing import Any, Final
 from tests.unit.controller.harness import SESSION, Cluster, broker
 
 from tidelog.controller.controller import Controller
-from tidelog.controller.events import (
+from tidelog.controller.events import Elected, Event, ReassignmentsRequested, ReplicasStopped, Submitted, TopicsChanged
+from tidelog.controller.requests import (
     AlterPartition,
     ControlledShutdown,
     DeleteTopics,
-    Elected,
-    Event,
-    Fence,
     IsrMember,
     IsrProposal,
-    ReassignmentsRequested,
-    ReplicasStopped,
-    Submitted,
     TopicReference,
-    TopicsChanged,
-    Write,
 )
+from tidelog.controller.result import Fence, Write
 from tidelog.controller.settings import ControllerSettings
 from tidelog.metadata import znodes
 from tidelog.metadata.operations import Check, Create, Delete, Operation, SetData

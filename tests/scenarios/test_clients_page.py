@@ -46,8 +46,9 @@ def test_the_page_names_all_there_is() -> None:
     assert {name for name in set(errors.__all__) - helpers if not any(f"`{name}`" in row for row in rows)} == set()
 
 
-def test_the_examples_administer_scan_and_tell(broker: Cluster) -> None:
+def test_the_examples_connect_administer_scan_and_tell(broker: Cluster) -> None:
     """A topic with a setting of its own, the values of a topic read without asyncio, an error in words."""
+    assert asyncio.run(documented("connect")["connect"](broker.bootstrap)) == 1
     administer = documented("administer")["administer"]
     scan = documented("scan")["scan"]
     store = documented("store")["store"]

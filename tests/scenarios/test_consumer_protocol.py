@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.waiting import until
+from tests.waiting import until, until_equal
 
 from tidelog.testing import Cluster
 
@@ -67,9 +67,15 @@ class Group:
     def until_shared(self, *wanted: int) -> None:
         until(lambda: self.shares() == list(wanted), lambda: f"{wanted}; there is {self.shares()}", every_s=0.0)
 
-    def described(self) -> tuple[str, str]:
-        described = self.admin.describe_consumer_groups(["g"])["g"].result(30)
-        return described.type.name, described.state.name
+    def until_described(self, wanted: tuple[str, str]) -> None:
+        """Members have their shares before they tell the coordinator so: type and state of the group."""
+
+        def described() -> tuple[str, str]:
+            self.shares()
+            found = self.admin.describe_consumer_groups(["g"])["g"].result(180)
+            return found.type.name, found.state.name
+
+        until_equal(described, wanted)
 
 
 def places(consumer: Consumer) -> set[tuple[str, int]]:
@@ -79,11 +85,11 @@ def places(consumer: Consumer) -> set[tuple[str, int]]:
 @pytest.fixture
 def group(cluster: Cluster) -> Iterator[Group]:
     group = Group(cluster)
-    group.admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(30)
+    group.admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(180)
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for number in range(RECORDS):
         producer.produce("t", str(number), partition=number % PARTITIONS)
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
     yield group
     for consumer in list(group.consumers):
         group.leave(consumer)
@@ -97,7 +103,7 @@ def test_members_share_and_take_over(group: Group) -> None:
     second = group.join()
     group.until_shared(3, 4)
     assert not places(first) & places(second)
-    assert group.described() == ("CONSUMER", "STABLE")
+    group.until_described(("CONSUMER", "STABLE"))
     group.leave(first)
     group.until_shared(PARTITIONS)
     assert len(group.read) == RECORDS
@@ -108,10 +114,10 @@ def test_upgrade_and_downgrade(group: Group) -> None:
     """A fleet rolls to the new protocol and back, and nobody is without its share meanwhile."""
     old = group.join("classic")
     group.until_shared(PARTITIONS)
-    assert group.described() == ("CLASSIC", "STABLE")
+    group.until_described(("CLASSIC", "STABLE"))
     new = group.join("consumer")
     group.until_shared(3, 4)
-    assert group.described() == ("CONSUMER", "STABLE")
+    group.until_described(("CONSUMER", "STABLE"))
     group.leave(old)
     group.until_shared(PARTITIONS)
     late = group.join("classic")
@@ -119,7 +125,7 @@ def test_upgrade_and_downgrade(group: Group) -> None:
     group.leave(new)
     group.until_shared(PARTITIONS)
     assert late.assignment()
-    assert group.described() == ("CLASSIC", "STABLE")
+    group.until_described(("CLASSIC", "STABLE"))
 
 
 def test_a_coordinator_that_restarts(cluster: Cluster, group: Group) -> None:
@@ -137,5 +143,5 @@ def test_patterns(group: Group) -> None:
     """Topics that match are read, also those that come later."""
     group.join(topics=["^t.*"])
     group.until_shared(PARTITIONS)
-    group.admin.create_topics([NewTopic("t2", 1, 1)])["t2"].result(30)
+    group.admin.create_topics([NewTopic("t2", 1, 1)])["t2"].result(180)
     group.until_shared(PARTITIONS + 1)

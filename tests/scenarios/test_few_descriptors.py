@@ -62,16 +62,16 @@ def test_more_idle_connections_than_descriptors(tmp_path: Path) -> None:
     with broker(tmp_path, LIMIT) as (process, bootstrap), contextlib.ExitStack() as idle:
         host, port = bootstrap.split(":")
         for _ in range(IDLE):
-            idle.enter_context(socket.create_connection((host, int(port)), 5))
+            idle.enter_context(socket.create_connection((host, int(port)), 180))
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(20)
+        admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(180)
         producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
         errors: list[object] = []
         for index, value in enumerate(values):
             producer.produce(
                 "t", value, partition=index % PARTITIONS, on_delivery=lambda error, _: errors.append(error)
             )
-        assert producer.flush(20) == 0
+        assert producer.flush(180) == 0
         assert errors == [None] * RECORDS
         assert sorted(read(bootstrap)) == sorted(values)
         # Checkpoints are written, and folders synced, every few seconds, and last when it stops.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.interop.support import topic_name
+from tests.keeping import KEEPING
 from tests.scenarios.observing import create, folder, names, send
 from tests.waiting import until
 
@@ -51,7 +52,7 @@ def test_names_of_twenty_digits(broker: Cluster, topic: str) -> None:
 
 def test_the_directorys_own_files(broker: Cluster, topic: str) -> None:
     """Kafka's checkpoints and meta.properties, in Kafka's text, once the broker has stopped."""
-    with Cluster() as own:
+    with Cluster(KEEPING) as own:
         create(own, "t", 2)
         assert not send(own, "t", [b"value"] * 3, partition=1)
         own.restart()

@@ -10,7 +10,7 @@ import json
 import pytest
 from tests.scenarios.kafka_flows import Flow
 
-from tidelog.controller.events import AlterReassignments, ReassignPartition
+from tidelog.controller.requests import AlterReassignments, ReassignPartition
 from tidelog.model.identifiers import BrokerId, TopicPartition
 
 pytestmark = [pytest.mark.row("R12"), pytest.mark.row("R24")]

@@ -14,16 +14,14 @@ import pytest
 from tests.scenarios.kafka_flows import CAPTURE, Flow
 from tests.scenarios.test_flows_topics import content, removal
 
-from tidelog.controller.events import (
+from tidelog.controller.events import DeletionsRequested, IsrsChanged, PreferredElectionRequested
+from tidelog.controller.requests import (
     AlterConfigs,
     AlterOperation,
     ChangeConfigs,
     ConfigChange,
     CreateTopics,
-    DeletionsRequested,
-    IsrsChanged,
     NewTopic,
-    PreferredElectionRequested,
 )
 from tidelog.metadata import znodes
 from tidelog.metadata.image import ConfigResource, ConfigResourceType

@@ -8,7 +8,8 @@ from __future__ import annotations
 import pytest
 from tests.scenarios.kafka_flows import Flow
 
-from tidelog.controller.events import (
+from tidelog.controller.events import DeletionsRequested
+from tidelog.controller.requests import (
     AllocateProducerIds,
     AlterConfigs,
     AlterOperation,
@@ -16,7 +17,6 @@ from tidelog.controller.events import (
     ConfigChange,
     CreatePartitions,
     CreateTopics,
-    DeletionsRequested,
     MorePartitions,
     NewTopic,
 )

@@ -15,6 +15,7 @@ from contextlib import closing, redirect_stdout
 from pathlib import Path
 
 import pytest
+from tests.keeping import KEEPING
 from tests.scenarios.observing import create, read, send
 from tests.waiting import until
 
@@ -41,6 +42,7 @@ def directories(tmp_path: Path) -> list[Path]:
 def broker(tmp_path: Path, directories: list[Path]) -> Iterator[ProcessBroker]:
     """A broker with three directories, its indexes small."""
     settings = {
+        **KEEPING,
         "log.dirs": ",".join(map(str, directories)),
         "log.index.size.max.bytes": 4096,
         "auto.create.topics.enable": False,

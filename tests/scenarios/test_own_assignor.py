@@ -88,7 +88,7 @@ class StockMember:
     def leave(self) -> None:
         """Closes the consumer."""
         self._leaving.set()
-        self._thread.join(30)
+        self._thread.join(180)
         self._consumer.close()
 
 

@@ -83,7 +83,7 @@ def test_a_throttle_holds_a_replica_back(
     cluster.start(2)
     until_equal(lambda: in_sync(admin, "free"), [0, 2])
     produce(cluster, "free")
-    assert [in_sync(admin, topic) for topic in ("throttled", "free")] == [[0], [0, 2]]
+    until_equal(lambda: [in_sync(admin, topic) for topic in ("throttled", "free")], [[0], [0, 2]])
     assert alter(cluster, resource, {f"{side}.replication.throttled.rate": None}) is None
     until_equal(lambda: in_sync(admin, "throttled"), [0, 2])
     assert alter(cluster, THROTTLED, {f"{side}.replication.throttled.replicas": None}) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from tests.interop.support import topic_name
+from tests.keeping import KEEPING
 from tests.scenarios.observing import START_MS, alter, batches, create, folder, names, read, send
 
 from tidelog.testing import Cluster
@@ -62,9 +63,9 @@ def test_the_milliseconds_go_before_the_hours(broker: Cluster) -> None:
     create(broker, topic, segment_ms=5000)
     resource = ConfigResource(ResourceType.TOPIC, topic)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    entries = admin.describe_configs([resource])[resource].result(20)
+    entries = admin.describe_configs([resource])[resource].result(180)
     assert [name for name in entries["segment.ms"].synonyms if name.startswith("log.roll")][-1] == "log.roll.hours"
-    with Cluster({"log.roll.ms": 10_000, "log.roll.hours": 1}) as other:
+    with Cluster({**KEEPING, "log.roll.ms": 10_000, "log.roll.hours": 1}) as other:
         create(other, topic)
         for after_ms in (0, 10_001):
             assert not send(other, topic, [b"value"], timestamp_ms=START_MS + after_ms)

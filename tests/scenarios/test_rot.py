@@ -9,6 +9,7 @@ from pathlib import Path
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.keeping import KEEPING
 from tests.scenarios.observing import DEADLINE_S, create, send
 from tests.scenarios.test_unreadable_batch import consumed
 from tests.waiting import until_equal
@@ -48,7 +49,7 @@ def flip(path: Path, batch: int) -> bytes:
 
 def test_a_rotten_record_is_read_as_it_was_sent() -> None:
     """The leader refuses to hand it out, mends it with its follower's bytes, and answers; the client only waits."""
-    with Cluster(brokers=2) as cluster:
+    with Cluster(KEEPING, brokers=2) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         admin.create_topics([NewTopic("t", 1, 2)])["t"].result(DEADLINE_S)
         assert not send(cluster, "t", VALUES, acks="all")
@@ -61,7 +62,7 @@ def test_a_rotten_record_is_read_as_it_was_sent() -> None:
 
 def test_what_no_replica_has_is_named_and_what_follows_is_read() -> None:
     """With one replica `tidelog consume` says where the damage is; from a later offset it goes on."""
-    with Cluster() as cluster:
+    with Cluster(KEEPING) as cluster:
         create(cluster, "t")
         assert not send(cluster, "t", VALUES)
         flip(Path(cluster.data_of(0)) / "t-0" / f"{0:020d}.log", 3)

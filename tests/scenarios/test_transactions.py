@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.interop.support import topic_name
-from tests.waiting import until
+from tests.waiting import until, until_equal
 
 from tidelog.client.addresses import Address
 from tidelog.client.blocking import BlockingConnection
@@ -96,6 +96,11 @@ def committed(cluster: Cluster, topic: str) -> dict[str, dict[int, int]]:
     return found
 
 
+def until_committed(cluster: Cluster, topic: str, wanted: dict[str, dict[int, int]]) -> None:
+    """A commit is acknowledged when it is decided: its markers come a moment later."""
+    until_equal(lambda: committed(cluster, topic), wanted)
+
+
 def once(*values: str) -> dict[str, dict[int, int]]:
     """Each value stands in every partition once."""
     return {value: dict.fromkeys(range(PARTITIONS), 1) for value in values}
@@ -117,7 +122,7 @@ def test_committed_is_read_and_aborted_is_not(broker: Cluster) -> None:
             made.commit_transaction(WAIT_S)
     made.begin_transaction()
     send(made, topic, "open")
-    assert committed(broker, topic) == once("0", "2", "4")
+    until_committed(broker, topic, once("0", "2", "4"))
     made.commit_transaction(WAIT_S)
 
 
@@ -134,7 +139,7 @@ def test_a_second_producer_of_an_id_fences_the_first(broker: Cluster) -> None:
     second.begin_transaction()
     send(second, topic, "second")
     second.commit_transaction(WAIT_S)
-    assert committed(broker, topic) == once("second")
+    until_committed(broker, topic, once("second"))
 
 
 def test_a_transaction_that_takes_too_long_is_aborted(broker: Cluster) -> None:
@@ -146,14 +151,14 @@ def test_a_transaction_that_takes_too_long_is_aborted(broker: Cluster) -> None:
     other.begin_transaction()
     send(other, topic, "other")
     other.commit_transaction(WAIT_S)
-    until(lambda: committed(broker, topic) == once("other"), "the transaction is aborted")
+    until_committed(broker, topic, once("other"))
     with pytest.raises(KafkaException):
         late.commit_transaction(WAIT_S)
     again = producer(broker, name)
     again.begin_transaction()
     send(again, topic, "again")
     again.commit_transaction(WAIT_S)
-    assert committed(broker, topic) == once("again", "other")
+    until_committed(broker, topic, once("again", "other"))
 
 
 def test_a_restart_keeps_what_was_begun(broker: Cluster) -> None:
@@ -164,7 +169,7 @@ def test_a_restart_keeps_what_was_begun(broker: Cluster) -> None:
     broker.restart()
     send(made, topic, "after")
     made.commit_transaction(WAIT_S)
-    assert committed(broker, topic) == once("before", "after")
+    until_committed(broker, topic, once("before", "after"))
 
 
 @pytest.mark.parametrize("victim", ["coordinator", "leader"])
@@ -190,7 +195,7 @@ def test_whole_or_not_at_all_over_kills(three: Cluster, victim: str) -> None:
         else:
             made.commit_transaction(WAIT_S)
             expected.append(f"{number:02}")
-    assert committed(three, topic) == once(*expected)
+    until_committed(three, topic, once(*expected))
 
 
 def coordinator_of(cluster: Cluster, name: str) -> int:

@@ -21,6 +21,7 @@ ENTRY_POINTS = {
     "tidelog.metrics.board",
     "tidelog.protocol.stubs",
     "tidelog.pipeline.demo",
+    "tidelog.pipeline.workers.sitecustomize",
     "tidelog.testing.plugin",
     "sim.__main__",
 }

@@ -16,13 +16,13 @@ from confluent_kafka import KafkaError as ClientsError
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conformance.clients.judge import Place
-from tests.waiting import until
+from tests.waiting import DEADLINE_S, until
 from tidelog.client.blocking import BlockingCluster
-from tidelog.client.fetching import READ_COMMITTED
+from tidelog.client.fetching import READ_COMMITTED, READ_UNCOMMITTED
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import LATEST_TIMESTAMP, TopicPartition
 
-CALL_S: Final = 30.0
+CALL_S: Final = 180.0
 REPLICAS: Final = 3
 LOOK_S: Final = 0.1
 
@@ -98,6 +98,19 @@ class Observer:
         found = self._cluster.offsets(asked, isolation=READ_COMMITTED)
         return {Place(each.topic, each.partition): at.offset for each, at in found.items()}
 
+    def until_settled(self, topic: str, partitions: int) -> None:
+        """Until no transaction is open in a topic: an end is acknowledged before its markers are written."""
+        asked = dict.fromkeys(self._partitions(topic, partitions), LATEST_TIMESTAMP)
+
+        def settled() -> bool:
+            ends = [
+                {each: at.offset for each, at in self._cluster.offsets(asked, isolation=isolation).items()}
+                for isolation in (READ_COMMITTED, READ_UNCOMMITTED)
+            ]
+            return ends[0] == ends[1]
+
+        until(settled, f"{topic} has an open transaction", every_s=LOOK_S)
+
     def committed(self, group: str, topic: str, partitions: int) -> dict[Place, int]:
         """A group's offsets; no entry where there is none."""
         found = self._cluster.committed_offsets(group, self._partitions(topic, partitions))
@@ -146,7 +159,7 @@ class Observer:
 
         return until(found, f"somebody coordinates {key}", every_s=LOOK_S) or ""
 
-    def until_committed(self, group: str, ends: Mapping[Place, int], limit_s: float = 60.0) -> None:
+    def until_committed(self, group: str, ends: Mapping[Place, int], limit_s: float = DEADLINE_S) -> None:
         """Until the group's offsets are the ends of the logs."""
         (topic,) = {place.topic for place in ends}
         found: dict[Place, int] = {}

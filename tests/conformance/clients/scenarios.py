@@ -243,8 +243,9 @@ def transact(site: Site, client: str, *, transactions: int = 12, records: int = 
     with Fleet(site.bootstrap, site.logs) as fleet:
         given = {"topic": topic, "transactional_id": topic, "transactions": transactions, "records": records}
         worker = fleet.start(client, "transact", abort_every=4, **given)
-        worker.wait(60.0)
+        worker.wait()
         assert len(worker.all("transaction")) == transactions
+        site.observer.until_settled(topic, 3)
         visible = [record.value for record in site.observer.read(topic, 3)]
         none(judge.atomic(fleet.histories(), visible, records))
         expected = records * (transactions - transactions // 4)
@@ -280,7 +281,8 @@ def transact_under_kills(site: Site, client: str, *, records: int = 20) -> None:
         producer.kill()
         # Its last one is open: the next producer of its id ends it.
         last = fleet.start(client, "transact", **{**given, "transactions": 1, "abort_every": 0})
-        last.wait(60.0)
+        last.wait()
+        site.observer.until_settled(topic, 3)
         visible = [record.value for record in site.observer.read(topic, 3)]
         none(judge.atomic(fleet.histories(), visible, records))
 
@@ -332,6 +334,7 @@ def copy(site: Site, clients: Sequence[str], *, kills: bool = False, count: int 
         progress(site, group)
         for worker in running:
             worker.leave()
+        site.observer.until_settled(output, 3)
         values: dict[Place, dict[int, str]] = {}
         for record in site.observer.read(source, PARTITIONS):
             values.setdefault(record.place, {})[record.offset] = record.value

@@ -24,15 +24,9 @@ from tests.unit.controller.harness import SESSION, Cluster, broker
 
 from tidelog.broker.cluster.metadata_cache import MetadataCache
 from tidelog.controller.controller import Controller
-from tidelog.controller.events import (
-    CreateTopics,
-    DeleteTopics,
-    NewTopic,
-    ReplicasStopped,
-    Result,
-    Submitted,
-    TopicReference,
-)
+from tidelog.controller.events import ReplicasStopped, Submitted
+from tidelog.controller.requests import CreateTopics, DeleteTopics, NewTopic, TopicReference
+from tidelog.controller.result import Result
 from tidelog.metadata.operations import Check, Operation, SetData
 from tidelog.metadata.znodes import CONTROLLER_EPOCH
 from tidelog.model.errors import ErrorCode

@@ -16,7 +16,7 @@ from tests.unit.broker.harness import make_batch, whole
 from tests.unit.broker.replica_harness import ReplicaCluster
 
 from tidelog.broker.deferred import Deferred
-from tidelog.controller.events import AllocateProducerIds, ProducerIdBlock
+from tidelog.controller.requests import AllocateProducerIds, ProducerIdBlock
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ProducerId
 from tidelog.model.topics import TRANSACTION_STATE_TOPIC

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+from tidelog.broker.coordinators.internal_topic import InternalTopic
+from tidelog.broker.coordinators.shards import Shards
 from tidelog.broker.deferred import Deferred
 from tidelog.config.broker_config import BrokerConfig
+from tidelog.coordinator.state_machine import StateMachine
 from tidelog.metadata.image import ClusterImage, PartitionChanged, PartitionImage, TopicChanged
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import (
@@ -25,6 +28,7 @@ from tidelog.storage.log import ReadResult
 from tidelog.storage.log_config import LogConfig
 
 PLACE = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)
+M = TypeVar("M", bound=StateMachine)
 
 
 class Timer:
@@ -264,3 +268,22 @@ def error_of(outcome: Deferred[Any]) -> ErrorCode:
     with pytest.raises(KafkaError) as refused:
         outcome.result()
     return refused.value.code
+
+
+def shards_over(node: Node, topic: InternalTopic, machine: Callable[[], M]) -> tuple[Shards[M], list[M]]:
+    """The shards of `topic` on a node, and the state machines that they have made, which grow with the loads."""
+    machines: list[M] = []
+
+    def make() -> M:
+        machines.append(machine())
+        return machines[-1]
+
+    shards = Shards(
+        node,  # type: ignore[arg-type]
+        metadata=node.metadata,  # type: ignore[arg-type]
+        replicas=node.replicas,  # type: ignore[arg-type]
+        controller=node.controller,  # type: ignore[arg-type]
+        topic=topic,
+        make=make,
+    )
+    return shards, machines

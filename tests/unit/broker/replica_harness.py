@@ -23,7 +23,7 @@ from tests.unit.broker.harness import Broker, ManualClock, ManualShell, topic_id
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.peer import Peer
 from tidelog.broker.shell import Purpose
-from tidelog.controller.events import AlterPartition, IsrOutcome
+from tidelog.controller.requests import AlterPartition, IsrOutcome
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition
 from tidelog.protocol import codec, framing, messages

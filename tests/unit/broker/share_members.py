@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from tests.unit.broker.several import Brokers
@@ -123,10 +123,7 @@ class Member:
     ) -> Any:
         """(first, last, type) of what it acknowledges; the partition's answer, or all of it where that has none."""
         request = messages.ShareFetchRequest
-        batches = [
-            request.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
-            for first, last, kind in acknowledged
-        ]
+        batches = _batches(request, acknowledged)
         partition = request.FetchPartition(partition_index=0, acknowledgement_batches=batches)
         answer = await self.connection.request(
             request(
@@ -151,10 +148,7 @@ class Member:
     ) -> int:
         """The error for the partition."""
         request = messages.ShareAcknowledgeRequest
-        batches = [
-            request.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
-            for first, last, kind in acknowledged
-        ]
+        batches = _batches(request, acknowledged)
         partition = request.AcknowledgePartition(partition_index=0, acknowledgement_batches=batches)
         answer = await self.connection.request(
             request(
@@ -175,3 +169,11 @@ class Member:
         while not getattr(data, "acquired_records", None):
             data = await self.fetch(wait_ms=200)
         return [(each.first_offset, each.last_offset, each.delivery_count) for each in data.acquired_records]
+
+
+def _batches(request: Any, acknowledged: Iterable[tuple[int, int, int]]) -> list[Any]:
+    """(first, last, type) as the batches of a ShareFetch or ShareAcknowledge request, whose class `request` is."""
+    return [
+        request.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
+        for first, last, kind in acknowledged
+    ]

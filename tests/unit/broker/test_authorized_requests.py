@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 from tests.unit.broker.harness import Broker
 
-from tidelog.controller.events import CreatedTopic, DeletedTopic
+from tidelog.controller.requests import CreatedTopic, DeletedTopic
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicId
 from tidelog.protocol import messages

@@ -226,7 +226,7 @@ def librdkafka(cluster: Cluster, text: str, **more: Any) -> AdminClient:
 
 
 def test_librdkafka_gets_in_with_a_good_token_only(cluster: Cluster) -> None:
-    assert librdkafka(cluster, token()).list_topics(timeout=10).brokers
+    assert librdkafka(cluster, token()).list_topics(timeout=180).brokers
     errors: list[KafkaError] = []
     admin = librdkafka(cluster, token(OTHER), error_cb=errors.append)
     until(lambda: admin.poll(0.05) is not None and bool(errors))

@@ -17,7 +17,7 @@ from tidelog.broker.metrics.quota_metrics import collect_quotas
 from tidelog.broker.metrics.request_metrics import collect_requests
 from tidelog.broker.metrics.requests import MeasuredDispatcher, RequestMetrics
 from tidelog.broker.peer import Peer
-from tidelog.controller.events import CreatedTopic
+from tidelog.controller.requests import CreatedTopic
 from tidelog.metrics.page import Page, joined
 from tidelog.model.errors import KafkaError
 from tidelog.protocol import framing, messages

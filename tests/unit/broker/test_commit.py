@@ -164,3 +164,25 @@ def test_notifications_prove_nothing() -> None:
         assert len(session.asked) == 2
 
     run(scenario)
+
+
+@pytest.mark.parametrize("carried_out", [True, False])
+def test_a_wish_that_a_tool_has_written_since_stays(carried_out: bool) -> None:
+    """The answer to the removal of the first one was lost, and the tool looked before the controller did."""
+
+    async def scenario(session: Breaking) -> None:
+        first = await session.create("/wish", b"first")
+        session.happens = [carried_out]
+
+        async def ask_again() -> None:
+            if carried_out:
+                await LocalStore.create(session, "/wish", b"second")
+
+        session.meanwhile = ask_again
+        await Commit(session, [[Check("/fence", 0), Delete("/wish", czxid=first.stat.czxid)]]).run()
+        if carried_out:
+            assert (await session.get("/wish"))[0] == b"second"
+        else:
+            assert await session.exists("/wish") is None
+
+    run(scenario)

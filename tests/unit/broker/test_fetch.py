@@ -297,6 +297,17 @@ def test_a_limit_that_goes_back_beside_a_cold_read_bounds_its_records(
     assert (data.high_watermark, values(data)) == (1, [b"a"])
 
 
+def test_a_replica_that_is_taken_away_beside_a_cold_read_keeps_its_offsets(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its high watermark is never told as less than the last stable offset, nor than readers knew."""
+    broker.produce("t", [b"a"])
+    broker.produce("t", [b"b"])
+    manager = broker.node.replicas
+    data = fetched_cold(broker, monkeypatch, lambda replica: manager.remove(replica.topic_partition))
+    assert (data.high_watermark, data.last_stable_offset, values(data)) == (2, 2, [b"a", b"b"])
+
+
 class TestSessions:
     """KIP-227, through the handler."""
 

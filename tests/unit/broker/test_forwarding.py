@@ -23,7 +23,7 @@ from tidelog.broker.handlers import create_topics
 from tidelog.broker.peer import CloseConnection
 from tidelog.broker.requests.dispatch import Dispatcher
 from tidelog.broker.shell import Purpose
-from tidelog.controller.events import (
+from tidelog.controller.requests import (
     AllocateProducerIds,
     AlterPartition,
     ControlledShutdown,

@@ -10,7 +10,7 @@ from tests.unit.broker.coordinator_harness import Node, error_of
 from tidelog.broker.cluster.producer_ids import ProducerIds
 from tidelog.broker.coordinators.groups import GroupCoordinatorService
 from tidelog.broker.deferred import Deferred
-from tidelog.controller.events import CreatedTopic, ProducerIdBlock
+from tidelog.controller.requests import CreatedTopic, ProducerIdBlock
 from tidelog.coordinator.groups.offset_events import (
     CommitOffsets,
     CommitOutcome,

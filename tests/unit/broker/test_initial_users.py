@@ -40,7 +40,7 @@ def with_store(check: Callable[[EmbeddedStore, LocalStore], Awaitable[None]]) ->
         await check(store, session)
         await store.close()
 
-    asyncio.run(asyncio.wait_for(run(), 20))
+    asyncio.run(asyncio.wait_for(run(), 180))
 
 
 def test_they_can_log_in_and_come_once() -> None:

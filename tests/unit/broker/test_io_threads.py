@@ -14,7 +14,7 @@ from tidelog.broker.shell import InDirectories, blocking_half
 from tidelog.model.identifiers import TopicPartition
 from tidelog.storage.log_config import LogConfig
 
-PATIENCE_S = 30
+PATIENCE_S = 180
 
 
 def outcome(future: Future[Any]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import ssl
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,14 @@ def listener(key_store: Path, trust_store: Path, client_auth: str = "required") 
         }
     )
     return config, ListenerTls(config, "SSL", "SSL")
+
+
+def pkcs12_store(pem: Path, password: str) -> Path:
+    """A key store of PKCS#12 with what is in a PEM file."""
+    store = pem.with_suffix(".p12")
+    command = ["openssl", "pkcs12", "-export", "-in", str(pem), "-out", str(store), "-passout", f"pass:{password}"]
+    subprocess.run(command, check=True, capture_output=True)
+    return store
 
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
@@ -116,3 +125,60 @@ def test_a_key_store_that_is_no_text_is_told_of(
         tls.look()
     assert "tls_not_reloaded: listener=SSL" in caplog.text
     shake_hands(tls.server, client_of(authority, authority))
+
+
+def test_a_pkcs12_key_store_is_taken_and_taken_again(
+    authorities: list[Authority], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A renewed one counts for new connections; with another password it is told of, and the former one stays."""
+    former, new = authorities
+    settings = {
+        "listeners": "SSL://127.0.0.1:1",
+        "security.inter.broker.protocol": "SSL",
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": str(tmp_path / "server.p12"),
+        "ssl.keystore.password": "hunter2",
+    }
+    pkcs12_store(former.issue("server", "/CN=server"), "hunter2").rename(tmp_path / "server.p12")
+    tls = ListenerTls(BrokerConfig.from_mapping(settings), "SSL", "SSL")
+    shake_hands(tls.server, client_of(former, former))
+    pkcs12_store(new.issue("server", "/CN=server"), "hunter2").rename(tmp_path / "server.p12")
+    tls.look()
+    shake_hands(tls.server, client_of(new, new))
+    pkcs12_store(former.issue("server", "/CN=server"), "hunter3").rename(tmp_path / "server.p12")
+    with caplog.at_level(logging.ERROR):
+        tls.look()
+    assert "tls_not_reloaded: listener=SSL" in caplog.text
+    assert "its password is wrong" in caplog.text
+    assert "hunter" not in caplog.text
+    shake_hands(tls.server, client_of(new, new))
+    with pytest.raises(BrokerFailed, match=r"server\.p12 cannot be opened: its password is wrong"):
+        ListenerTls(BrokerConfig.from_mapping(settings), "SSL", "SSL")
+
+
+def test_an_alteration_that_could_not_be_used_is_refused(authorities: list[Authority], tmp_path: Path) -> None:
+    """As Kafka does: what cannot be read, and a certificate of another name, unless settings allow that."""
+    authority = authorities[0]
+    config, tls = listener(authority.issue("server", "/O=Tide/CN=server"), authority.certificate)
+    location = "listener.name.ssl.ssl.keystore.location"
+
+    def refused(key_store: object, **more: str) -> str | None:
+        allowed = {f"ssl.allow.{name}.changes": value for name, value in more.items()}
+        of_file = BrokerConfig.from_mapping({**config.static, **allowed})
+        return tls.refusal(of_file.altered({location: str(key_store)}))
+
+    renewed = authority.issue("renewed", "/O=Tide/CN=server")
+    assert refused(renewed) is None
+    assert "nothing.pem" in str(refused(tmp_path / "nothing.pem"))
+    named = authority.issue("named", "/O=Tide/CN=other")
+    assert refused(named) == (
+        "Keystore DistinguishedName does not match: existing=CN=server,O=Tide, new=CN=other,O=Tide"
+    )
+    assert refused(named, dn="true") is None
+    moved = authority.issue("moved", "/O=Tide/CN=server", "DNS:elsewhere")
+    assert refused(moved) == ("Keystore SubjectAltNames do not match: existing=[127.0.0.1, localhost], new=[elsewhere]")
+    assert refused(moved, san="true") is None
+    assert refused(moved, dn="true") is not None
+    Path(config.static["ssl.keystore.location"]).write_text("nonsense")
+    assert tls.refusal(config.altered({"log.cleaner.threads": "2"})) is None, "nothing of it would change"
+    assert config.dynamic_broker == {}

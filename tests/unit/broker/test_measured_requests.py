@@ -119,6 +119,19 @@ def test_fetches_are_counted_by_who_asks(broker: Broker, metrics: RequestMetrics
     }
 
 
+def test_an_ordinary_fetch_is_a_consumers(broker: Broker, metrics: RequestMetrics) -> None:
+    """Though it is never decoded; one that waits counts when it is answered, as any other."""
+    broker.produce("t")
+    broker.ask(ApiKey.FETCH, 12, broker.fetch_request("t"))
+    waiting = broker.send(ApiKey.FETCH, 13, broker.fetch_request("t", 1, version=13, max_wait_ms=500))
+    times = metrics.fetch_consumer
+    assert (times.requests, times.versions[12], times.versions[13]) == (2, 1, 1)
+    assert dict(times.phases())["total"].count == 1
+    broker.produce("t")
+    assert waiting.done
+    assert dict(times.phases())["total"].count == 2
+
+
 def test_a_mistake_in_measuring_fails_no_request(
     broker: Broker, metrics: RequestMetrics, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

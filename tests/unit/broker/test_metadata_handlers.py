@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.broker.harness import Broker, topic_id_of
 
-from tidelog.controller.events import CreatedTopic, CreateTopics
+from tidelog.controller.requests import CreatedTopic, CreateTopics
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import BrokerId, TopicId
 from tidelog.protocol import apis, messages

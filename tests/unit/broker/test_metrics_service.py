@@ -18,7 +18,7 @@ from tidelog.testing import Cluster
 
 def get(address: str, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=180) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -54,7 +54,7 @@ def test_a_broker_serves_its_metrics_and_its_health() -> None:
             "process_open_fds",
             "kafka_server_kafkaserver_brokerstate",
         } <= names
-        connection = http.client.HTTPConnection(host, int(port), timeout=30)
+        connection = http.client.HTTPConnection(host, int(port), timeout=180)
         for _ in range(2):
             connection.request("GET", "/metrics", headers={"Accept": "application/openmetrics-text"})
             answer = connection.getresponse()

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 import random
 import socket
 from collections.abc import Callable
@@ -290,6 +291,40 @@ def test_the_client_is_not_woken_for_the_head_of_an_answer(
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         runner.run(main())
     assert calls == [(20, socket.MSG_MORE), (5, 0), (4032, 0)]
+    assert owner.references == 0
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_socket_that_took_less_is_not_asked_again_before_it_has_room(
+    file: Any, monkeypatch: pytest.MonkeyPatch, loop: str
+) -> None:
+    """A large answer takes many calls already; none of them is to be told that the socket is full."""
+    owner = Owner()
+    counts: list[int] = []
+    sendfile = os.sendfile
+
+    def recorded(*arguments: Any) -> int:
+        counts.append(0)
+        counts[-1] = sendfile(*arguments)
+        return counts[-1]
+
+    async def main() -> None:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        _, sender = await asyncio.get_running_loop().create_connection(Sender, sock=ours)
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        chunks, expected = chunks_of(file, owner, [-20, 900_000, -5])
+        sender.outbox.send(chunks)
+        assert await reader.readexactly(len(expected)) == expected
+        sender.transport.close()
+        writer.close()
+        await writer.wait_closed()
+
+    monkeypatch.setattr(os, "sendfile", recorded)
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        runner.run(main())
+    assert len(counts) > 1
+    assert 0 not in counts
     assert owner.references == 0
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from tests.unit.broker.harness import Broker, topic_id_of
+from tests.unit.broker.test_directory_moves import alter
 from tests.unit.broker.test_leadership import all_there_is, errors
 from tests.unit.storage.support import FaultyDisk
 
+from tidelog.broker.logs.directory_moves import RETRY_MS
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import BrokerEpoch, TopicPartition
@@ -214,15 +216,28 @@ def test_a_half_made_folder_goes_with_the_deletion(broker: Broker, disk: FaultyD
     assert not list(tmp_path.glob("*/u-0"))
 
 
-def test_a_deletion_during_the_shortage_is_not_refused(broker: Broker, disk: FaultyDisk, tmp_path: Path) -> None:
-    """Nothing is there to be deleted but a half-made folder, which the next topic of that name replaces."""
+def test_a_deletion_during_the_shortage_is_not_said_to_be_done(
+    broker: Broker, disk: FaultyDisk, tmp_path: Path
+) -> None:
+    """A half-made folder that stays would be a log to the next start; it goes when the disk allows that."""
     lack(disk, errno.EMFILE, "/u-0", "open", "list")
     broker.lead("u")
-    assert stop(broker, "u", leader_epoch=-2, delete=True) == 0
+    assert stop(broker, "u", leader_epoch=-2, delete=True) == ErrorCode.REPLICA_NOT_AVAILABLE
     plenty(disk)
     broker.shell.advance(20_000)
     assert broker.replica("u") is None
+    assert not list(tmp_path.glob("*/u-0"))
+    assert stop(broker, "u", leader_epoch=-2, delete=True) == 0
+
+
+def test_a_topic_made_again_replaces_a_half_made_folder(broker: Broker, disk: FaultyDisk, tmp_path: Path) -> None:
+    """At once, before the deletion was tried again."""
+    lack(disk, errno.EMFILE, "/u-0", "open", "list")
+    broker.lead("u")
+    stop(broker, "u", leader_epoch=-2, delete=True)
+    plenty(disk)
     assert errors(broker.lead("u", topic_id=topic_id_of("new u"))) == [0]
+    broker.shell.advance(20_000)
     assert len(list(tmp_path.glob("*/u-0"))) == 1
     assert broker.replica("u").topic_id == topic_id_of("new u")
 
@@ -394,3 +409,21 @@ def test_a_deletion_of_an_earlier_registration_is_not_carried_out(broker: Broker
     broker.node.broker_epoch = BrokerEpoch(8)
     broker.shell.advance(20_000)
     assert broker.node.logs.get(TopicPartition("u", 0)) is not None
+
+
+def test_half_made_copies_go_when_one_is_made(starts: Callable[..., Broker], disk: FaultyDisk, tmp_path: Path) -> None:
+    """Each attempt to move a replica takes another name: what the ones before have left belongs to nobody else."""
+    broker = starts(2)
+    broker.lead("u")
+    lack(disk, errno.EMFILE, "-future", "open", "list")
+    target = tmp_path / ("logs1" if broker.replica("u").log.owner.path.endswith("logs0") else "logs0")
+    assert alter(broker, target, "u") is ErrorCode.NONE
+    for _ in range(3):
+        broker.shell.run_turns()
+        broker.shell.advance(2 * RETRY_MS)
+    assert len(list(tmp_path.glob("*/u-0.*-future"))) > 1
+    plenty(disk)
+    broker.shell.advance(2 * RETRY_MS)
+    broker.shell.run_turns()
+    assert broker.replica("u").log.owner.path == str(target)
+    assert not list(tmp_path.glob("*/u-0.*-future"))

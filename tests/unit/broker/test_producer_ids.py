@@ -9,7 +9,7 @@ from tests.unit.broker.harness import Broker
 
 from tidelog.broker.cluster.producer_ids import DELAY_MS_MAX
 from tidelog.broker.deferred import Deferred
-from tidelog.controller.events import ProducerIdBlock
+from tidelog.controller.requests import ProducerIdBlock
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import ProducerId, TopicPartition
 from tidelog.protocol import messages

@@ -104,3 +104,50 @@ def test_completing_one_may_complete_another(purgatory: Purgatory) -> None:
     first.try_complete = complete  # type: ignore[method-assign]
     purgatory.check("key")
     assert (first.outcome, second.outcome, len(purgatory)) == ("completed", "completed", 0)
+
+
+def test_what_happens_in_one_turn_is_looked_at_once(purgatory: Purgatory, shell: ManualShell) -> None:
+    """Appends of one turn have an operation tried once, in the next turn; without any that waits nothing is due."""
+    purgatory.check_soon("key")
+    assert not shell.turns
+    wish = Wish()
+    purgatory.wait(wish, ["key", "other"], 1_000)
+    wish.granted = True
+    purgatory.check_soon("key")
+    purgatory.check_soon("key")
+    assert wish.outcome is None
+    shell.run_turn()
+    assert (wish.outcome, wish.tries) == ("completed", 2)
+    purgatory.wait(Wish(), ["key"], 1_000)
+    purgatory.check_soon("key")
+    assert len(shell.turns) == 1
+
+
+def test_a_fault_of_one_operation_keeps_no_other_key_waiting(purgatory: Purgatory, shell: ManualShell) -> None:
+    """The other keys of the turn are checked in the next one."""
+    broken, sound = Wish(), Wish()
+
+    def fault() -> bool:
+        raise ZeroDivisionError
+
+    purgatory.wait(broken, ["one"], 1_000)
+    purgatory.wait(sound, ["two"], 1_000)
+    broken.try_complete = fault  # type: ignore[method-assign]
+    sound.granted = True
+    purgatory.check_soon("one")
+    purgatory.check_soon("two")
+    with pytest.raises(ZeroDivisionError):
+        shell.run_turn()
+    shell.run_turns()
+    assert sound.outcome == "completed"
+
+
+def test_what_ends_before_its_turn_is_not_looked_at(purgatory: Purgatory, shell: ManualShell) -> None:
+    """An operation that is cancelled between the change and the check leaves nothing to look at."""
+    wish = Wish()
+    entry = purgatory.wait(wish, ["key"], 1_000)
+    assert entry is not None
+    purgatory.check_soon("key")
+    purgatory.cancel(entry)
+    shell.run_turns()
+    assert (wish.tries, wish.outcome) == (1, None)

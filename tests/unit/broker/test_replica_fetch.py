@@ -13,7 +13,7 @@ from tidelog.broker.deferred import Deferred
 from tidelog.broker.fetches import replica_fetch, replica_sessions
 from tidelog.broker.fetches.replica_fetch import WATERMARK_DELAY_MS
 from tidelog.broker.handlers import _between_brokers
-from tidelog.controller.events import AlterPartition, IsrOutcome
+from tidelog.controller.requests import AlterPartition, IsrOutcome
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import BrokerId, LeaderEpoch, PartitionEpoch
 from tidelog.protocol.apis import ApiKey
@@ -428,6 +428,24 @@ def test_records_that_were_not_taken_are_given_again(start_broker: Start) -> Non
     assert indexes(follower.fetch()) == []
     (data,) = partitions(follower.fetch()).values()
     assert values(data) == [b"m"]
+
+
+def test_a_high_watermark_that_crossed_a_request_is_told_again(leader: Broker) -> None:
+    """A follower whose log begins elsewhere meanwhile names the partition while an answer is on its way: it drops that
+    answer, for its place was another, and no append need ever come to tell it more."""
+    follower = Follower(leader)
+    leader.produce("t", [b"m"], acks=1)
+    follower.fetch({("t", 0): 0})
+    waiting = follower.send({("t", 0): 1}, max_wait_ms=10_000)
+    waiting.hurry()
+    crossing = follower.send({("t", 0): 1}, log_start=1, max_wait_ms=10_000)
+    for answer in (waiting, crossing):
+        leader.shell.advance(WATERMARK_DELAY_MS)
+        (data,) = partitions(follower.read(answer)).values()
+        assert data.high_watermark == 1
+    after = follower.send(max_wait_ms=500)
+    leader.shell.advance(500)
+    assert indexes(follower.read(after)) == []
 
 
 def test_an_answer_that_is_full_goes_on_with_the_others_next_time(start_broker: Start) -> None:

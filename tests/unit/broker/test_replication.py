@@ -10,9 +10,10 @@ import pytest
 from tests.unit.broker.harness import make_batch, topic_id_of
 from tests.unit.broker.replica_harness import ReplicaCluster
 
+from tidelog.broker.deferred import Deferred
 from tidelog.broker.following.leader_fetcher import PARTITIONS_PER_TURN
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import BrokerId, TopicPartition
 from tidelog.protocol.apis import ApiKey
 from tidelog.records.batch import Codec
 from tidelog.replication.follower import Phase
@@ -245,6 +246,39 @@ def test_the_log_start_of_the_leader_is_followed(cluster: ReplicaCluster) -> Non
     cluster.delete_records("t", 4)
     cluster.advance(1000)
     assert [cluster.log(one, "t").log_start_offset for one in range(3)] == [4] * 3
+
+
+def test_a_followers_log_start_is_told_once_it_is_durable(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader answers DeleteRecords by it; were all killed then, the follower might lead, with the records."""
+    cluster.create("t", replicas=[0, 1, 2])
+    for _ in range(10):
+        cluster.produce("t")
+    cluster.advance(1000)
+    held: list[Deferred[None]] = []
+
+    def hold() -> Deferred[None]:
+        held.append(Deferred())
+        return held[-1]
+
+    monkeypatch.setattr(cluster.brokers[1].node.disk_scheduler, "starts_durable", hold)
+    cluster.delete_records("t", 4)
+    cluster.advance(1000)
+
+    def told() -> list[int]:
+        leader = cluster.brokers[0].replica("t").leader
+        assert leader is not None
+        return [leader.followers[BrokerId(one)].log_start for one in (1, 2)]
+
+    assert told() == [0, 4]
+    cluster.elect("t", 0)
+    cluster.advance(1000)
+    assert told() == [0, 4], "Nor in the next followership."
+    for each in held:
+        each.complete(None)
+    cluster.advance(1000)
+    assert told() == [4, 4]
 
 
 def test_a_follower_far_behind_begins_anew_where_the_leader_begins(cluster: ReplicaCluster) -> None:

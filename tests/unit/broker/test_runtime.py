@@ -28,7 +28,7 @@ def cluster() -> Iterator[Cluster]:
 def create(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> AdminClient:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     settings = {name.replace("_", "."): value for name, value in config.items()}
-    admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(10)
+    admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(180)
     return admin
 
 
@@ -38,7 +38,7 @@ def send(bootstrap: str, topic: str, values: list[bytes], **settings: object) ->
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1, **settings})
     for value in values:
         producer.produce(topic, value, partition=0, on_delivery=lambda error, _: error and errors.append(error))
-    assert producer.flush(20) == 0
+    assert producer.flush(180) == 0
     return errors
 
 
@@ -48,7 +48,7 @@ def read(bootstrap: str, topic: str, count: int) -> list[bytes]:
         consumer.assign([TopicPartition(topic, 0, 0)])
         values: list[bytes] = []
         while len(values) < count:
-            messages = consumer.consume(count - len(values), 10)
+            messages = consumer.consume(count - len(values), 180)
             assert messages, f"{len(values)} of {count} values came"
             for message in messages:
                 assert message.error() is None
@@ -98,7 +98,7 @@ def test_clients_see_no_failure_while_a_broker_stops_and_comes_back() -> None:
     settings = {"default.replication.factor": "3", "min.insync.replicas": "2"}
     with Cluster(settings, brokers=3) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-        admin.create_topics([NewTopic("t", 3, 3)])["t"].result(10)
+        admin.create_topics([NewTopic("t", 3, 3)])["t"].result(180)
         errors: list[object] = []
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "enable.idempotence": True})
         sent = 0
@@ -108,7 +108,7 @@ def test_clients_see_no_failure_while_a_broker_stops_and_comes_back() -> None:
             for _ in range(100):
                 producer.produce("t", str(sent).encode(), partition=0, on_delivery=note)
                 sent += 1
-            assert producer.flush(20) == 0
+            assert producer.flush(180) == 0
 
         def note(error: object, _: object) -> None:
             if error is not None:
@@ -158,7 +158,7 @@ def test_settings_are_changed_while_running(cluster: Cluster) -> None:
     admin = create(cluster.bootstrap, "t")
     entry = ConfigEntry("max.message.bytes", "1000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, "t", incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(10)
+    admin.incremental_alter_configs([resource])[resource].result(180)
     errors = send(cluster.bootstrap, "t", [os.urandom(5_000)])
     assert len(errors) == 1
 
@@ -205,7 +205,7 @@ def test_a_failed_directory_loses_its_leaderships(tmp_path: Path) -> None:
         until_equal(leaders, [0, -1])
         assert send(cluster.bootstrap, "t", [b"goes on"]) == []
         cluster.restart()
-        assert leaders() == [0, 0]
+        until_equal(leaders, [0, 0])
 
 
 def test_timers_of_a_broker_that_has_stopped_do_nothing() -> None:
@@ -219,7 +219,7 @@ def test_timers_of_a_broker_that_has_stopped_do_nothing() -> None:
         cluster.stop(1)
         cluster.call(stopped._shell.after, 1, fired.append, "after its stop")
         cluster.call(other._shell.after, 2, stop.set)
-        assert stop.wait(60)
+        assert stop.wait(180)
         assert fired == ["while it runs"]
 
 
@@ -229,13 +229,15 @@ def test_nothing_stays_behind() -> None:
     cluster = Cluster()
     cluster.start()
     create(cluster.bootstrap, "t")
-    own = [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("tidelog")]
-    assert own
     data, port = cluster.data, int(cluster.bootstrap.rpartition(":")[2])
+    # Not those that another cluster in this process may begin meanwhile for its directories.
+    names = ("tidelog-cluster", "tidelog-store", f"tidelog-io {data}")
+    own = [thread for thread in set(threading.enumerate()) - before if thread.name.startswith(names)]
+    assert {name for name in names if any(thread.name.startswith(name) for thread in own)} == {*names}
     cluster.stop()
     assert not os.path.exists(data)
     for thread in own:
-        thread.join(60)  # It has been told to end, and may be about to.
+        thread.join(180)  # It has been told to end, and may be about to.
     assert not [thread for thread in own if thread.is_alive()]
     with socket.create_server(("127.0.0.1", port)):
         pass
@@ -245,4 +247,4 @@ def test_a_replication_factor_above_the_brokers_is_refused(cluster: Cluster) -> 
     """The controller's own words reach the client."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     with pytest.raises(KafkaException, match="INVALID_REPLICATION_FACTOR"):
-        admin.create_topics([NewTopic("t", 1, 3)])["t"].result(10)
+        admin.create_topics([NewTopic("t", 1, 3)])["t"].result(180)

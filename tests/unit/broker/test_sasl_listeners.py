@@ -65,9 +65,9 @@ def alice(cluster: Cluster, **more: object) -> dict[str, object]:
 def send(client: dict[str, object], topic: str, value: bytes) -> None:
     """Returns when the record is acknowledged; fails where it is refused."""
     errors: list[KafkaError] = []
-    producer = Producer({**client, "message.timeout.ms": 15_000})
+    producer = Producer({**client, "message.timeout.ms": 180_000})
     producer.produce(topic, value, partition=0, on_delivery=lambda error, _: errors.append(error) if error else None)
-    assert producer.flush(20) == 0
+    assert producer.flush(180) == 0
     assert errors == []
 
 
@@ -103,12 +103,12 @@ def cluster() -> Iterator[Cluster]:
 def test_plain_users_produce_and_consume_over_replicas(cluster: Cluster) -> None:
     """acks=all: the follower has fetched as a user that may."""
     admin = AdminClient(alice(cluster))
-    admin.create_topics([NewTopic("t", 1, 2)])["t"].result(15)
+    admin.create_topics([NewTopic("t", 1, 2)])["t"].result(180)
     send(alice(cluster, acks="all"), "t", b"one")
     consumer = Consumer(alice(cluster, **{"group.id": "g", "enable.auto.commit": False}))
     try:
         consumer.assign([TopicPartition("t", 0, 0)])
-        (message,) = consumer.consume(1, 15)
+        (message,) = consumer.consume(1, 180)
         assert message.value() == b"one"
     finally:
         consumer.close()
@@ -138,24 +138,24 @@ def test_scram_users_come_by_the_api_and_go(cluster: Cluster) -> None:
         ("SCRAM-SHA-512", ScramMechanism.SCRAM_SHA_512),
     ):
         added = UserScramCredentialUpsertion("bob,=", ScramCredentialInfo(mechanism, 4096), b"bob-secret")
-        admin.alter_user_scram_credentials([added])["bob,="].result(15)
+        admin.alter_user_scram_credentials([added])["bob,="].result(180)
         for broker_id in (0, 1):
             bob = settings(cluster.address(broker_id), name, "bob,=", "bob-secret")
             asked = AdminClient(bob)
-            metadata = asked.list_topics(timeout=15)
+            metadata = asked.list_topics(timeout=180)
             assert len(metadata.brokers) == 2
-    described = admin.describe_user_scram_credentials(["bob,="])["bob,="].result(15)
+    described = admin.describe_user_scram_credentials(["bob,="])["bob,="].result(180)
     assert sorted(info.iterations for info in described.scram_credential_infos) == [4096, 4096]
     gone = UserScramCredentialDeletion("bob,=", ScramMechanism.SCRAM_SHA_256)
-    admin.alter_user_scram_credentials([gone])["bob,="].result(15)
+    admin.alter_user_scram_credentials([gone])["bob,="].result(180)
     error = authentication_error(settings(cluster.bootstrap, "SCRAM-SHA-256", "bob,=", "bob-secret"))
     assert error.code() == KafkaError._AUTHENTICATION
     with pytest.raises(KafkaException) as missing:
-        admin.alter_user_scram_credentials([gone])["bob,="].result(15)
+        admin.alter_user_scram_credentials([gone])["bob,="].result(180)
     assert missing.value.args[0].code() == KafkaError.RESOURCE_NOT_FOUND
     weak = UserScramCredentialUpsertion("carl", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4095), b"x")
     with pytest.raises(KafkaException, match="Too few iterations"):
-        admin.alter_user_scram_credentials([weak])["carl"].result(15)
+        admin.alter_user_scram_credentials([weak])["carl"].result(180)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_scram_users_come_by_the_api_and_go(cluster: Cluster) -> None:
 def test_what_does_not_authenticate_is_closed_without_an_answer(cluster: Cluster, sent: bytes) -> None:
     """Other protocols, frames too large, requests too soon."""
     host, _, port = cluster.address(0).rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=15) as connection:
+    with socket.create_connection((host, int(port)), timeout=180) as connection:
         connection.sendall(sent)
         assert connection.recv(100) == b""
 
@@ -187,13 +187,13 @@ def test_a_session_ends_unless_it_is_renewed() -> None:
     reauthenticating = {**SECURED, "connections.max.reauth.ms": "1500"}
     with Cluster(reauthenticating, brokers=2, of_broker={0: LISTENERS, 1: LISTENERS}) as cluster:
         admin = AdminClient(alice(cluster))
-        admin.create_topics([NewTopic("t", 1, 2)])["t"].result(15)
+        admin.create_topics([NewTopic("t", 1, 2)])["t"].result(180)
         errors: list[KafkaError] = []
         producer = Producer({**alice(cluster, acks="all"), "error_cb": errors.append})
         started_ms = cluster.runtime.node.clock.monotonic_ms()
         while cluster.runtime.node.clock.monotonic_ms() - started_ms < 3_200:
             producer.produce("t", b"x", partition=0)
-            assert producer.flush(15) == 0
+            assert producer.flush(180) == 0
             producer.poll(0.1)
         assert errors == []
 
@@ -219,7 +219,7 @@ def test_our_own_members_and_transactions_log_in_to_their_coordinators(cluster: 
             settings = ConsumerSettings(auto_offset_reset=AutoOffsetReset.EARLIEST)
             async with OwnConsumer(client, "own", settings) as consumer:
                 consumer.subscribe(["own"])
-                batch = await consumer.poll(30)
+                batch = await consumer.poll(180)
                 assert batch is not None
                 assert [record.value for record in batch] == [b"x"]
 

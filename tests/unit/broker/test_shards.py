@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
-from tests.unit.broker.coordinator_harness import Log, Node, Replica, error_of
+from tests.unit.broker.coordinator_harness import Log, Node, Replica, error_of, shards_over
 
 from tidelog.broker.coordinators.internal_topic import InternalTopic
 from tidelog.broker.coordinators.shards import GRACE_MS, LOADS_MAX, RETRY_MS, Shards
@@ -113,21 +113,7 @@ def node() -> Node:
 
 
 def shards_of(node: Node) -> tuple[Shards[Machine], list[Machine]]:
-    machines: list[Machine] = []
-
-    def make() -> Machine:
-        machines.append(Machine())
-        return machines[-1]
-
-    shards = Shards(
-        node,  # type: ignore[arg-type]
-        metadata=node.metadata,  # type: ignore[arg-type]
-        replicas=node.replicas,  # type: ignore[arg-type]
-        controller=node.controller,  # type: ignore[arg-type]
-        topic=TOPIC,
-        make=make,
-    )
-    return shards, machines
+    return shards_over(node, TOPIC, Machine)
 
 
 def test_a_request_may_be_answered_by_a_later_event(node: Node) -> None:

@@ -81,7 +81,7 @@ def config(**values: str) -> str:
 
 
 def run(check: Callable[[World], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(World().run(check), 20))
+    asyncio.run(asyncio.wait_for(World().run(check), 180))
 
 
 def test_the_nodes_are_kafkas() -> None:

@@ -35,7 +35,7 @@ def cluster(authority: Authority) -> Iterator[Cluster]:
 def connect(cluster: Cluster) -> socket.socket:
     """A TCP connection to the TLS listener, on which nothing is said."""
     host, port = cluster.runtime.addresses[0].rsplit(":", 1)
-    return socket.create_connection((host, int(port)), timeout=15)
+    return socket.create_connection((host, int(port)), timeout=180)
 
 
 def connections(cluster: Cluster) -> list[Connection]:
@@ -53,12 +53,12 @@ def is_ended(connection: socket.socket) -> bool:
 def test_a_connection_counts_before_its_handshake(cluster: Cluster) -> None:
     """Silent clients reach max.connections.per.ip; the next one is closed at once. Their end gives places back."""
     silent = [connect(cluster) for _ in range(4)]
-    until(lambda: len(connections(cluster)) == 4, limit_s=15)
+    until(lambda: len(connections(cluster)) == 4)
     with connect(cluster) as one_more:
         assert is_ended(one_more)
     for each in silent:
         each.close()
-    until(lambda: not connections(cluster), limit_s=15)
+    until(lambda: not connections(cluster))
 
 
 def test_one_that_never_shakes_hands_makes_way(
@@ -70,11 +70,11 @@ def test_one_that_never_shakes_hands_makes_way(
     monkeypatch.setattr(admission, "connections_max", 1)
     context = ssl.create_default_context(cafile=str(authority.certificate))
     with connect(cluster) as silent:
-        until(lambda: len(connections(cluster)) == 1, limit_s=15)
+        until(lambda: len(connections(cluster)) == 1)
         with connect(cluster) as plain, context.wrap_socket(plain, server_hostname="localhost"):
             assert is_ended(silent)
-            assert len(connections(cluster)) == 1
-    until(lambda: not connections(cluster), limit_s=15)
+            until(lambda: len(connections(cluster)) == 1)
+    until(lambda: not connections(cluster))
 
 
 def test_the_log_names_the_client(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
@@ -84,8 +84,8 @@ def test_the_log_names_the_client(cluster: Cluster, caplog: pytest.LogCaptureFix
         with caplog.at_level(logging.WARNING):
             plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
             assert is_ended(plain)
-    assert f"tls_handshake_failed: listener=SSL peer={host}:{port} reason=HTTP_REQUEST" in caplog.text
-    until(lambda: not connections(cluster), limit_s=15)
+    until(lambda: f"tls_handshake_failed: listener=SSL peer={host}:{port} reason=HTTP_REQUEST" in caplog.text)
+    until(lambda: not connections(cluster))
 
 
 def test_a_client_that_leaves_amid_its_handshake_is_forgotten(cluster: Cluster, authority: Authority) -> None:
@@ -98,7 +98,7 @@ def test_a_client_that_leaves_amid_its_handshake_is_forgotten(cluster: Cluster, 
     with connect(cluster) as plain:
         plain.sendall(outgoing.read())
         assert plain.recv(1)
-    until(lambda: not connections(cluster), limit_s=15)
+    until(lambda: not connections(cluster))
 
 
 def test_what_follows_the_handshake_at_once_is_read(cluster: Cluster, authority: Authority) -> None:
@@ -124,7 +124,7 @@ def test_what_follows_the_handshake_at_once_is_read(cluster: Cluster, authority:
                 break
             except ssl.SSLWantReadError:
                 pass
-    until(lambda: not connections(cluster), limit_s=15)
+    until(lambda: not connections(cluster))
 
 
 def test_many_at_once_are_taken_in_turns(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,8 +145,8 @@ def test_many_at_once_are_taken_in_turns(cluster: Cluster, monkeypatch: pytest.M
 
     def occupy() -> None:
         """Keeps the loop busy until all have connected, then counts its turns."""
-        together.wait(15)
-        together.wait(15)
+        together.wait(180)
+        together.wait(180)
         count()
 
     def count() -> None:
@@ -156,12 +156,12 @@ def test_many_at_once_are_taken_in_turns(cluster: Cluster, monkeypatch: pytest.M
 
     task = threading.Thread(target=cluster.call, args=(occupy,))
     task.start()
-    together.wait(15)
+    together.wait(180)
     held += [connect(cluster) for _ in range(10)]
-    together.wait(15)
+    together.wait(180)
     task.join()
-    until(lambda: len(begun) == 10, limit_s=15)
+    until(lambda: len(begun) == 10)
     assert len(set(begun)) == 10
     for each in held:
         each.close()
-    until(lambda: not connections(cluster), limit_s=15)
+    until(lambda: not connections(cluster))

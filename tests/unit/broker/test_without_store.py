@@ -15,7 +15,8 @@ from tests.waiting import eventually
 from tidelog.broker.cluster import broker_channel
 from tidelog.broker.cluster.broker_channel import REFUSALS_MAX, Channel
 from tidelog.broker.cluster.membership import Membership
-from tidelog.controller.events import Event, ReplicasFailed, ReplicasPostponed, Send
+from tidelog.controller.events import Event, ReplicasFailed, ReplicasPostponed
+from tidelog.controller.result import Send
 from tidelog.metadata.image import ConfigResource
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicId, TopicPartition

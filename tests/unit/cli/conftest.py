@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
+from tests.keeping import KEEPING
 
 from tidelog import cli
 from tidelog.testing import Cluster
@@ -33,10 +34,10 @@ class Outcome(NamedTuple):
         return self.out.splitlines()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
-    """A cluster that all of these tests share; each has topics of its own."""
-    with Cluster({"auto.create.topics.enable": "false"}) as cluster:
+    """A cluster that a module's tests share; each has topics of its own. Later modules have no cluster beside them."""
+    with Cluster({**KEEPING, "auto.create.topics.enable": "false"}) as cluster:
         yield cluster.bootstrap
 
 

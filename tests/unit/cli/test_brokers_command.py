@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.cli.conftest import Outcome, Tidelog
-from tests.waiting import until
+from tests.waiting import until, until_equal
 
 from tidelog import cli
 from tidelog.testing import Cluster
@@ -67,8 +67,7 @@ def test_brokers_are_shown_and_cordoned(tidelog: Tidelog, topic: str, tmp_path: 
     assert "cordoned" in tidelog("brokers").out
     assert tidelog("topics", "create", topic, "-p", "4", "-r", "2").code == 0
     assert tidelog("topics", "alter", topic, "-p", "6").code == 0
-    held = {each["broker"]: each["replicas"] for each in tidelog("brokers", "-o", "json").json}
-    assert (held[0], held[1], held[2]) == (6, 0, 6)
+    until_equal(lambda: [each["replicas"] for each in tidelog("brokers", "-o", "json").json], [6, 0, 6])
     refused = tidelog("topics", "create", f"{topic}-3", "-p", "1", "-r", "3")
     assert refused.code == 1
     assert "1 of them cordoned" in refused.err
@@ -85,7 +84,7 @@ def test_a_disk_is_emptied_and_closed(tidelog: Tidelog, brokers: tuple[str, list
     """All replicas leave the directory, which gets no new ones while it is cordoned; one command undoes the move."""
     first, second = brokers[1]
     assert tidelog("topics", "create", topic, "--replica-assignment", "0,0,0,0").code == 0
-    until(lambda: sum(places(tidelog, topic).values()) == 4, limit_s=30)
+    until(lambda: sum(places(tidelog, topic).values()) == 4)
     before = places(tidelog, topic)
     assert before[first]
     assert tidelog("log-dirs", "cordon", first, "--broker", "0").code == 0
@@ -97,7 +96,7 @@ def test_a_disk_is_emptied_and_closed(tidelog: Tidelog, brokers: tuple[str, list
     assert (moved.code, moved.json["status"]) == (0, "done"), moved
     assert places(tidelog, topic) == {first: 0, second: 4}
     assert tidelog("topics", "create", f"{topic}-new", "--replica-assignment", "0,0").code == 0
-    until(lambda: places(tidelog, f"{topic}-new") == {first: 0, second: 2}, limit_s=30)
+    until(lambda: places(tidelog, f"{topic}-new") == {first: 0, second: 2})
     assert tidelog("reassign", "rollback").code == 0
     assert places(tidelog, topic) == before
     assert tidelog("log-dirs", "uncordon", first, "--broker", "0").code == 0

@@ -63,11 +63,11 @@ def member(bootstrap: str, group: str, topic: str) -> Iterator[None]:
     thread = threading.Thread(target=lambda: asyncio.run(consume()))
     thread.start()
     try:
-        assert joined.wait(30)
+        assert joined.wait(180)
         yield
     finally:
         leaving.set()
-        thread.join(30)
+        thread.join(180)
 
 
 def test_groups_are_listed(tidelog: Tidelog, group: str) -> None:

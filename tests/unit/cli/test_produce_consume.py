@@ -200,10 +200,10 @@ def test_a_pipe_in_and_out(process: Process, tidelog: Tidelog, topic: str) -> No
         assert consumer.stdout.readline() == line
     producer.stdin.write(b"three")
     producer.stdin.close()
-    assert producer.wait(10) == 0
+    assert producer.wait(180) == 0
     assert consumer.stdout.readline() == b"three\n"
     consumer.send_signal(signal.SIGINT)
-    assert consumer.wait(10) == 0
+    assert consumer.wait(180) == 0
     consumer.stdout.close()
 
 
@@ -332,7 +332,7 @@ def test_closed_streams_are_told(tidelog: Tidelog, process: Process, topic: str)
         (("topics", "list"), 1, b"stdout is closed"),
     ):
         started = process(*arguments, stderr=subprocess.PIPE, preexec_fn=lambda closed=closed: os.close(closed))
-        _, error = started.communicate(timeout=60)
+        _, error = started.communicate(timeout=180)
         assert started.returncode in (1, 2)
         assert error.startswith(b"tidelog: "), error
         assert what in error
@@ -345,7 +345,7 @@ def test_a_reader_that_has_gone_is_no_failure(process: Process, form: str) -> No
     os.close(reading)
     started = process("topics", "list", "-o", form, stdout=writing, stderr=subprocess.PIPE)
     os.close(writing)
-    _, error = started.communicate(timeout=60)
+    _, error = started.communicate(timeout=180)
     assert (started.returncode, error) == (0, b"")
 
 

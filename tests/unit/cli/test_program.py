@@ -87,14 +87,14 @@ def test_a_reader_that_has_gone_ends_a_command_in_silence(bootstrap: str, argume
     environment = os.environ | {"TIDELOG_BOOTSTRAP": bootstrap}
     command = [sys.executable, "-c", PROGRAM, *arguments]
     with os.fdopen(writing, "wb") as nobody:
-        done = subprocess.run(command, stdout=nobody, stderr=subprocess.PIPE, timeout=60, env=environment, check=False)
+        done = subprocess.run(command, stdout=nobody, stderr=subprocess.PIPE, timeout=180, env=environment, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_a_full_disk_is_told(process: Callable[..., subprocess.Popen[bytes]]) -> None:
     with open("/dev/full", "wb") as full:
         done = process("topics", "list", stdout=full, stderr=subprocess.PIPE)
-        _, said = done.communicate(timeout=60)
+        _, said = done.communicate(timeout=180)
     assert (done.returncode, said) == (1, b"tidelog: No space left on device\n")
 
 
@@ -102,7 +102,7 @@ def test_a_terminal_that_lacks_characters_gets_others(bootstrap: str) -> None:
     """Lines of tables in ASCII, names with their code points."""
     environment = os.environ | {"PYTHONIOENCODING": "ascii", "TIDELOG_BOOTSTRAP": bootstrap}
     command = [sys.executable, "-c", PROGRAM, "groups", "describe", "gr\N{LATIN SMALL LETTER U WITH DIAERESIS}n"]
-    done = subprocess.run(command, capture_output=True, timeout=60, env=environment, check=False)
+    done = subprocess.run(command, capture_output=True, timeout=180, env=environment, check=False)
     assert done.returncode == 1
     assert done.stdout.isascii()
     assert done.stderr == b"tidelog: group 'gr\\xfcn' does not exist\n"

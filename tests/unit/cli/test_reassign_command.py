@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.keeping import KEEPING
 from tests.unit.cli.conftest import Outcome, Tidelog
-from tests.waiting import until
+from tests.waiting import DEADLINE_S, until, until_equal
 
 from tidelog import cli
 from tidelog.client import admin
@@ -22,15 +23,21 @@ from tidelog.client.blocking import BlockingCluster
 from tidelog.model.identifiers import TopicPartition
 from tidelog.operator.reading import read_state
 from tidelog.placement.plan.state import ClusterState
+from tidelog.records.batch import Record, build_batch
 from tidelog.testing import Cluster
 
-BYTES = 400_000
+PARTITIONS = 2
+BATCHES = 3
+"""In each partition, so that its copy needs several answers."""
+CRAWL = "1"
+"""Bytes a second: an answer brings one batch, the next would come hours later. So no copy ends by itself."""
+FULL_SPEED = "100000000"
 
 
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[str]:
     """Three brokers, the first of which with two directories."""
-    with Cluster({"auto.create.topics.enable": "false"}, brokers=3) as cluster:
+    with Cluster({**KEEPING, "auto.create.topics.enable": "false"}, brokers=3) as cluster:
         yield cluster.bootstrap
 
 
@@ -57,14 +64,13 @@ def state_of(bootstrap: str) -> ClusterState:
         return client.run(read_state(client.routing, taken_at_ms=0))
 
 
-def make(bootstrap: str, topic: str, *, bytes_each: int = 0) -> None:
+def make(bootstrap: str, topic: str, *, filled: bool = False) -> None:
     """A topic of two partitions on the brokers 0 and 1."""
     with BlockingCluster(bootstrap) as client:
         client.run(admin.create_topics(client.routing, [admin.NewTopic(topic, assignment={0: (0, 1), 1: (1, 0)})]))
-    if bytes_each:
-        lines = f"{'x' * 999}\n" * (2 * bytes_each // 1000)
-        command = [sys.executable, "-c", "from tidelog.cli import main; main()", "produce", topic, "-b", bootstrap]
-        subprocess.run(command, input=lines.encode(), check=True, capture_output=True)
+        for partition in range(PARTITIONS if filled else 0):
+            for _ in range(BATCHES):
+                client.produce(TopicPartition(topic, partition), build_batch([Record(0, 0, None, bytes(10_000))]))
 
 
 def write_list(path: Path, topic: str, *replicas: tuple[int, ...]) -> str:
@@ -72,6 +78,11 @@ def write_list(path: Path, topic: str, *replicas: tuple[int, ...]) -> str:
     entries = [{"topic": topic, "partition": index, "replicas": list(each)} for index, each in enumerate(replicas)]
     path.write_text(json.dumps({"version": 1, "partitions": entries}))
     return str(path)
+
+
+def until_on(bootstrap: str, topic: str, *replicas: tuple[int, ...]) -> None:
+    """A broker that is asked may hear of a move's end a moment after the one that told the command."""
+    until_equal(lambda: replicas_of(state_of(bootstrap), topic), list(replicas))
 
 
 def replicas_of(state: ClusterState, topic: str) -> list[tuple[int, ...]]:
@@ -103,18 +114,18 @@ def test_a_list_of_kafkas_is_run_verified_and_undone(
     ran = reassign("reassign", "run", plan, "--throttle", "1000000", "-o", "json")
     assert (ran.code, ran.json["status"], ran.json["done"], ran.json["left"]) == (0, "done", 2, [])
     assert ran.json["predicted_seconds"] > 0
-    state = state_of(brokers)
-    assert replicas_of(state, topic) == [(2, 1), (1, 2)]
-    assert throttles_of(state) == []
-    assert reassign("reassign", "verify", plan, "-o", "kafka").lines == [
+    until_on(brokers, topic, (2, 1), (1, 2))
+    assert throttles_of(state_of(brokers)) == []
+    completed = [
         "Status of partition reassignment:",
         f"Reassignment of partition {topic}-0 is completed.",
         f"Reassignment of partition {topic}-1 is completed.",
     ]
+    until_equal(lambda: reassign("reassign", "verify", plan, "-o", "kafka").lines, completed)
     assert json.loads((tmp_path / "plan.json.inverse").read_text())["moves"][0]["replicas_to"] == [0, 1]
     assert reassign("reassign", "rollback").code == 0
-    assert replicas_of(state_of(brokers), topic) == [(0, 1), (1, 0)]
-    assert reassign("reassign", "verify", plan).code == 1
+    until_on(brokers, topic, (0, 1), (1, 0))
+    until_equal(lambda: reassign("reassign", "verify", plan).code, 1)
     again = reassign("reassign", "rollback")
     assert (again.code, again.out) == (0, "nothing to undo: the last run on this cluster was undone already\n")
 
@@ -135,11 +146,12 @@ def test_a_list_is_that_of_the_last_run_only_if_it_is_the_same(
         f"Reassignment of partition {other}-1 is completed.",
     ]
     assert reassign("reassign", "rollback", satisfied).code == 0
-    assert replicas_of(state_of(brokers), topic) == [(2, 1), (1, 2)]
+    until_on(brokers, topic, (2, 1), (1, 2))
     assert reassign("reassign", "rollback", plan).code == 0
-    assert replicas_of(state_of(brokers), topic) == [(0, 1), (1, 0)]
-    assert reassign("reassign", "verify", plan, "-o", "kafka").lines[1] == (
-        f"There is no active reassignment of partition {topic}-0, but replica set is 0,1 rather than 2,1."
+    until_on(brokers, topic, (0, 1), (1, 0))
+    until_equal(
+        lambda: reassign("reassign", "verify", plan, "-o", "kafka").lines[1],
+        f"There is no active reassignment of partition {topic}-0, but replica set is 0,1 rather than 2,1.",
     )
     assert reassign("reassign", "status", "-o", "kafka").lines == ["No partition reassignments found."]
 
@@ -147,10 +159,10 @@ def test_a_list_is_that_of_the_last_run_only_if_it_is_the_same(
 @pytest.mark.row("R13")
 def test_a_run_is_steered_from_elsewhere(reassign: Tidelog, brokers: str, topic: str, tmp_path: Path) -> None:
     """Status, pause, resume with another throttle, by other processes; it ends whole."""
-    make(brokers, topic, bytes_each=BYTES)
+    make(brokers, topic, filled=True)
     plan = write_list(tmp_path / "plan.json", topic, (2, 1), (1, 2))
-    with process(brokers, "reassign", "run", plan, "--throttle", "20000") as running:
-        until(lambda: (reassign("reassign", "status", "-o", "json").json["run"] or {}).get("under_way"), limit_s=60)
+    with process(brokers, "reassign", "run", plan, "--throttle", CRAWL) as running:
+        until(lambda: (reassign("reassign", "status", "-o", "json").json["run"] or {}).get("under_way"))
         seen = reassign("reassign", "status", "-o", "json").json
         assert (seen["run"]["status"], seen["run"]["alive"], seen["others"]) == ("running", True, [])
         assert seen["throttles"]["brokers"]
@@ -160,31 +172,30 @@ def test_a_run_is_steered_from_elsewhere(reassign: Tidelog, brokers: str, topic:
         assert reassign("reassign", "run", plan).code == 1
         assert reassign("reassign", "pause").code == 0
         assert reassign("reassign", "status", "-o", "json").json["run"]["status"] == "paused"
-        assert reassign("reassign", "resume", "--throttle", "100000000").code == 0
-        output, _ = running.communicate(timeout=120)
+        assert reassign("reassign", "resume", "--throttle", FULL_SPEED).code == 0
+        output, _ = running.communicate(timeout=DEADLINE_S)
     assert running.returncode == 0, output
-    state = state_of(brokers)
-    assert (replicas_of(state, topic), throttles_of(state)) == ([(2, 1), (1, 2)], [])
+    until_on(brokers, topic, (2, 1), (1, 2))
+    assert throttles_of(state_of(brokers)) == []
 
 
 @pytest.mark.row("R13")
 @pytest.mark.parametrize("then", ["resume", "cancel", "rollback"])
 def test_a_run_that_was_killed(reassign: Tidelog, brokers: str, topic: str, tmp_path: Path, then: str) -> None:
     """SIGKILL in the middle: it is seen, gone on with or taken back, and no throttle is left."""
-    make(brokers, topic, bytes_each=BYTES)
+    make(brokers, topic, filled=True)
     plan = write_list(tmp_path / "plan.json", topic, (2, 1), (1, 2))
-    with process(brokers, "reassign", "run", plan, "--throttle", "20000") as running:
-        until(lambda: (reassign("reassign", "status", "-o", "json").json["run"] or {}).get("under_way"), limit_s=60)
+    with process(brokers, "reassign", "run", plan, "--throttle", CRAWL) as running:
+        until(lambda: (reassign("reassign", "status", "-o", "json").json["run"] or {}).get("under_way"))
         running.send_signal(signal.SIGKILL)
-        running.wait(60)
+        running.wait(DEADLINE_S)
     seen = reassign("reassign", "status", "-o", "json").json["run"]
     assert (seen["status"], seen["alive"]) == ("interrupted", False)
     assert throttles_of(state_of(brokers))
-    arguments = [then, "--throttle", "100000000"] if then != "cancel" else [then]
+    arguments = [then, "--throttle", FULL_SPEED] if then != "cancel" else [then]
     assert reassign("reassign", *arguments).code == 0
-    state = state_of(brokers)
-    assert throttles_of(state) == []
-    assert replicas_of(state, topic) == ([(2, 1), (1, 2)] if then == "resume" else [(0, 1), (1, 0)])
+    assert throttles_of(state_of(brokers)) == []
+    until_on(brokers, topic, *([(2, 1), (1, 2)] if then == "resume" else [(0, 1), (1, 0)]))
 
 
 def test_what_has_changed_is_told(reassign: Tidelog, brokers: str, topic: str, tmp_path: Path) -> None:

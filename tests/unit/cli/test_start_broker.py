@@ -1,5 +1,6 @@
 """`tidelog start` and `tidelog broker`: what they refuse, and a whole life from a properties file."""
 
+import contextlib
 import os
 import selectors
 import signal
@@ -8,8 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.unit.launcher.processes import tidelog
 
 from tidelog import cli
+from tidelog.client.addresses import parse_bootstrap
+from tidelog.client.blocking import BlockingConnection
+from tidelog.protocol import messages
 from tidelog.testing import ProcessBroker
 
 
@@ -18,6 +23,11 @@ from tidelog.testing import ProcessBroker
     [
         (["start", "--brokers", "0"], 2, "--brokers 0"),
         (["start", "--brokers", "3", "--port", "65534"], 2, "port 65536"),
+        (["start", "--brokers", "many"], 2, "'many' is neither a number nor auto"),
+        (["start", "--brokers", "auto", "--set", "broker.id=3"], 1, "broker.id: each of the brokers has its own"),
+        (["start", "--brokers", "auto", "--first-id", "3"], 2, "--first-id: without --zookeeper"),
+        (["start", "--brokers", "3", "--first-id", "2147483645", "--zookeeper", "z:1"], 2, "--first-id 2147483645"),
+        (["start", "--first-id", "-1", "--zookeeper", "z:1"], 2, "--first-id -1"),
         (["start", "--store-port", "65536"], 2, "--store-port 65536"),
         (["start", "--brokers", "3", "--set", "log.dirs=/a"], 1, "log.dirs: each of the brokers has its own"),
         (["start", "--brokers", "3", "--set", "num.partitions=many"], 1, "num.partitions"),
@@ -70,7 +80,7 @@ def test_a_broker_from_its_properties_file(tmp_path: Path) -> None:
             assert process.stdout is not None
             with selectors.DefaultSelector() as selector:
                 selector.register(process.stdout, selectors.EVENT_READ)
-                assert selector.select(30)
+                assert selector.select(180)
             assert os.read(process.stdout.fileno(), 100).startswith(b"ready: 127.0.0.1:")
         finally:
             process.send_signal(signal.SIGTERM)
@@ -78,3 +88,35 @@ def test_a_broker_from_its_properties_file(tmp_path: Path) -> None:
         assert process.returncode == 0, log
     assert (tmp_path / "a" / "meta.properties").exists()
     assert (tmp_path / "b" / "meta.properties").exists()
+
+
+def test_as_many_brokers_as_the_machine_is_good_for(tmp_path: Path) -> None:
+    """On one core that is one; it says what was chosen and why. A second machine's brokers have other ids and racks."""
+    with contextlib.ExitStack() as stack:
+        affinity = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {min(affinity)})
+        try:
+            auto = ("start", "--brokers", "auto", "--port", "0", "--data")
+            first = stack.enter_context(tidelog(*auto, str(tmp_path / "a"), "--store-port", "0"))
+            joining = "--first-id", "100", "--set", "broker.rack=there", "--zookeeper"
+            said = [first.line(f"{each}: ") for each in ("brokers", "ids", "rack", "memory", "store", "ready")]
+            second = stack.enter_context(tidelog(*auto, str(tmp_path / "b"), *joining, said[4]))
+        finally:
+            os.sched_setaffinity(0, affinity)
+        assert said[0].startswith("1, one for each core (")
+        assert said[1] == "0, on any free ports"
+        assert said[2].startswith(f"{os.uname().nodename}, this machine's name")
+        assert second.line("brokers: ").startswith("1, ")
+        assert second.line("ids: ") == "100, on any free ports"
+        assert second.line("rack: ").startswith("there, as --set says")
+        second.line("memory: ")
+        second.line("store: ")
+        address = second.line("ready: ")
+        connection = BlockingConnection(parse_bootstrap(address)[0])
+        try:
+            answer = connection.request(messages.MetadataRequest(topics=[]))
+        finally:
+            connection.close()
+        assert {each.node_id: each.rack for each in answer.brokers} == {0: os.uname().nodename, 100: "there"}
+        assert second.end() == (0, "")
+        assert first.end() == (0, "")

@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 from tests.unit.store.serving import Served
+from tests.waiting import eventually
 
 from tidelog.cli import run
+from tidelog.cli import store as store_command
+from tidelog.store import transfer
+from tidelog.store.client import SessionState, StoreClient
 from tidelog.testing import Cluster
 
 STATE = "/brokers/topics/t/partitions/0/state"
@@ -21,7 +25,7 @@ def served() -> Iterator[Served]:
     """A store with a topic and a registered broker in it."""
     with Served() as store:
         client = KazooClient(store.hosts)
-        client.start(20)
+        client.start(180)
         client.create(STATE, b'{"leader":1,"leader_epoch":4,"isr":[1],"controller_epoch":1,"version":1}', makepath=True)
         client.create("/brokers/ids/1", b"{}", makepath=True, ephemeral=True)
         yield store
@@ -107,6 +111,38 @@ def test_move_and_status(served: Served, capsys: pytest.CaptureFixture[str]) -> 
         code, text = said(capsys, "move", "--store", served.hosts, "--to", "elsewhere:2181")
         assert code == 1
         assert f"has moved to {to} already" in text
+
+
+@pytest.mark.parametrize("victim", ["former", "new"])
+def test_a_store_that_dies_while_one_is_moved(
+    victim: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Either of them, when the tool has nothing under way there: it ends, says which, and what to do."""
+    monkeypatch.setattr(store_command, "FORMER_AWAY_S_MAX", 0.05)
+    monkeypatch.setattr(store_command, "AWAY_S_MAX", 0.1)
+    with Served() as former, Served() as new:
+        dying, count_up, move = {"former": former, "new": new}[victim], transfer.count_up, transfer.move
+        clients: dict[str, StoreClient] = {}
+
+        async def noted(of_former: StoreClient, of_new: StoreClient, *rest: str, replace: bool) -> transfer.Moved:
+            clients.update(former=of_former, new=of_new)
+            return await move(of_former, of_new, *rest, replace=replace)
+
+        async def die(store: StoreClient, zxid: int) -> int:
+            dying.stop()
+            # What is asked before the end was noticed would be under way.
+            await eventually(lambda: clients[victim].state is not SessionState.CONNECTED)
+            return await count_up(store, zxid)
+
+        monkeypatch.setattr(store_command, "move", noted)
+        monkeypatch.setattr(transfer, "count_up", die)
+        code, text = said(capsys, "move", "--store", former.hosts, "--to", new.hosts)
+        assert code == 1
+        assert "the same command moves it" in text
+        assert f"{dying.hosts} has not answered for {0.05 if dying is former else 0.1} s" in text
+        if dying is former:
+            former.start()
+        assert said(capsys, "status", "--store", former.hosts) == (0, f"{former.hosts}: standalone\n")
 
 
 def test_one_broker_with_its_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

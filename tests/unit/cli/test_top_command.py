@@ -26,7 +26,7 @@ def cluster() -> Iterator[Cluster]:
         now_ms = int(time.time() * 1000)
         for number in range(40):
             producer.produce("t", b"v", partition=number % 4, timestamp=now_ms - 60_000 + number)
-        assert producer.flush(30) == 0
+        assert producer.flush(180) == 0
         consumer = Consumer({"bootstrap.servers": started.bootstrap, "group.id": "slow", "enable.auto.commit": False})
         consumer.commit(offsets=[TopicPartition("t", 0, 4), TopicPartition("t", 1, 10)], asynchronous=False)
         consumer.close()
@@ -76,7 +76,7 @@ def test_rates_are_of_two_readings(cluster: Cluster) -> None:
         producer = Producer({"bootstrap.servers": cluster.bootstrap})
         for number in range(1_000):
             producer.produce("t", b"v", partition=number % 4)
-        assert producer.flush(30) == 0
+        assert producer.flush(180) == 0
         now = client.run(reader.read(0))
     rate = now.rates(before)["t"]
     assert abs(rate * (now.at_s - before.at_s) - 1_000) <= now.at_s - before.at_s

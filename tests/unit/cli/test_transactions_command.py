@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.keeping import KEEPING
 from tests.unit.cli.conftest import Tidelog
 
 from tidelog.client.addresses import parse_bootstrap
@@ -21,7 +22,7 @@ LONG_AGO_MS = 1_600_000_000_000
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
     """A cluster that lets everybody begin transactions, as Kafka did before KIP-890: so that some hang."""
-    settings = {"auto.create.topics.enable": "false", "transaction.partition.verification.enable": "false"}
+    settings = {**KEEPING, "auto.create.topics.enable": "false", "transaction.partition.verification.enable": "false"}
     with Cluster(settings) as cluster:
         yield cluster.bootstrap
 
@@ -141,10 +142,10 @@ def test_transactional_ids(tidelog: Tidelog, topic: str, bootstrap: str) -> None
 
     assert tidelog("topics", "create", topic, "-p", "2").code == 0
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
-    producer.init_transactions(30)
+    producer.init_transactions(180)
     producer.begin_transaction()
     producer.produce(topic, b"open", partition=1)
-    producer.flush(30)
+    producer.flush(180)
     pattern = f"{topic[:-1]}."
     (found,) = tidelog("transactions", "list", "--transactional-id-pattern", pattern, "-o", "json").json
     assert (found["transactionalId"], found["coordinator"], found["transactionState"]) == (topic, 0, "Ongoing")
@@ -155,7 +156,7 @@ def test_transactional_ids(tidelog: Tidelog, topic: str, bootstrap: str) -> None
     assert tidelog("transactions", "find-hanging", "-t", topic, "--max-transaction-timeout", "0").code == 0
     kafka = tidelog("transactions", "describe", "--transactional-id", topic, "-o", "kafka")
     assert kafka.lines[0].startswith("CoordinatorId\tTransactionalId")
-    producer.commit_transaction(30)
+    producer.commit_transaction(180)
     (one,) = tidelog("transactions", "describe", "--transactional-id", topic, "-o", "json").json
     assert one["topicPartitions"] == []
     missing = tidelog("transactions", "describe", "--transactional-id", "nobody")

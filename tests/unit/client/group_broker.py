@@ -86,7 +86,7 @@ class GroupBroker(LogBroker):
         if not request.member_id and request.group_instance_id is None:
             return kind(error_code=ErrorCode.MEMBER_ID_REQUIRED, generation_id=-1, protocol_name="", member_id=MEMBER)
         if self.generation:
-            assert self.rejoins.wait(30)
+            assert self.rejoins.wait(180)
         self.generation += 1
         protocol = request.protocols[0]
         ours = kind.JoinGroupResponseMember(

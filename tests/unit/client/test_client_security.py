@@ -83,7 +83,19 @@ def test_wrong_credentials_end_an_operation_at_once(address: str, mechanism: str
     ("changed", "reason"),
     [
         ({"security.protocol": "KERBEROS"}, "security.protocol KERBEROS is not supported"),
-        ({"security.protocol": "SSL", "ssl.truststore.location": "x.jks"}, "needs ssl.truststore.type=PEM"),
+        (
+            {"security.protocol": "SSL", "ssl.truststore.location": "x.jks"},
+            "type=PEM or PKCS12, and it is JKS.*keytool",
+        ),
+        (
+            {
+                "security.protocol": "SSL",
+                "ssl.keystore.location": "/nowhere.p12",
+                "ssl.keystore.type": "PKCS12",
+                "ssl.keystore.password": "hunter4",
+            },
+            "ssl.keystore.location cannot be read: .*/nowhere.p12",
+        ),
         (
             {"security.protocol": "SSL", "ssl.ca.location": "/nowhere.pem"},
             "ssl.ca.location: /nowhere.pem cannot be read",

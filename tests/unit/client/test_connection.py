@@ -75,7 +75,7 @@ async def test_cancelling_a_request_leaves_the_connection_to_others() -> None:
     loop = asyncio.get_running_loop()
 
     def late(request: Any, version: int) -> Any:
-        asyncio.run_coroutine_threadsafe(release.wait(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(release.wait(), loop).result(180)
         return messages.ListOffsetsResponse()
 
     with ScriptedBroker({ApiKey.LIST_OFFSETS: late}) as broker:

@@ -19,6 +19,7 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.consumer import Consumer, ConsumerSettings, InvalidAssignment, RebalanceListener
 from tidelog.client.consumer.classic import ClassicMembership
 from tidelog.client.consumer.commits import Commits
+from tidelog.client.consumer.ownership import Ownership
 from tidelog.client.consumer.placement import Placement
 from tidelog.client.coordination import CoordinatorConnection
 from tidelog.client.errors import CommitRefused, Fenced, InvalidResponse, NoOffset, TopicChanged
@@ -268,7 +269,7 @@ async def joined_while_a_heartbeat_is_answered(
     def answer(request: Any, version: int) -> Any:
         broker.handlers[ApiKey.HEARTBEAT] = beat
         asked.set()
-        held.wait(10)
+        held.wait(180)
         return messages.HeartbeatResponse(error_code=code)
 
     broker.handlers[ApiKey.HEARTBEAT] = answer
@@ -309,7 +310,7 @@ async def test_what_was_lost_while_a_member_joined_is_lost_once() -> None:
             assert found[0] == (0, 1)
             assert broker.generation == 2
             broker.fail_next[ApiKey.HEARTBEAT] = [ErrorCode.REBALANCE_IN_PROGRESS]
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(180):
                 while broker.generation < 3:
                     await consumer.poll(0.1)
             broker.append(0, 1)
@@ -510,9 +511,27 @@ async def test_a_topic_that_is_gone_keeps_no_others_offsets_from_being_committed
         async with consuming(broker, auto_commit=False) as consumer:
             await read(consumer, 1)
             gone = TopicPartition("gone", 0)
-            with pytest.raises(KafkaError, match="topic 'gone' does not exist"):
+            with pytest.raises(KafkaError, match="topic 'gone' does not exist") as refused:
                 await consumer.commit({T0: 1, gone: 7})
+            assert (refused.value.topic, refused.value.advice) == ("gone", "create it, or correct the name")
         assert broker.committed == {0: 1}
+
+
+async def test_the_log_names_the_offsets_that_were_not_committed(caplog: pytest.LogCaptureFixture) -> None:
+    """And not those of other partitions, which were."""
+    error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "topic 'gone' does not exist")
+    gone = TopicPartition("gone", 0)
+
+    async def commit(offsets: Any, *, timeout_s: float | None = None) -> Any:
+        return {gone: error}
+
+    async with Cluster("127.0.0.1:9") as cluster:
+        commits: Any = SimpleNamespace(commit=commit)
+        ownership = Ownership(cluster, ConsumerSettings(), commits)
+        ownership.positions = {T0: 5, gone: 7}
+        await ownership.commit_quietly()
+        await ownership.fetcher.close()
+    assert caplog.messages == [f"commit failed: offsets={{'gone-0': 7}} error={error}"]
 
 
 async def test_a_partition_without_a_leader_keeps_no_other_from_being_read() -> None:
@@ -617,7 +636,7 @@ async def test_a_position_of_the_former_topic_is_searched_for_again() -> None:
             while not placed:
                 woken.clear()
                 placement.search([T0])
-                await asyncio.wait_for(woken.wait(), 10)
+                await asyncio.wait_for(woken.wait(), 180)
             await placement.close()
             assert placed == [(T0, 0, False)]
 
@@ -745,7 +764,7 @@ async def test_closing_waits_for_no_coordinator_for_ever() -> None:
     """Neither for the commit nor for the farewell, each of which is tried again otherwise."""
     with GroupBroker(partitions=1) as broker:
         broker.append(0, 1)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(180):
             async with consuming(broker, close_timeout_s=0.3) as consumer:
                 await read(consumer, 1)
                 broker.handlers[ApiKey.OFFSET_COMMIT] = lambda request, version: SILENCE

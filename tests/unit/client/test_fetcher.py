@@ -173,7 +173,7 @@ async def test_partitions_without_a_leader_are_waited_for_and_hold_up_no_others(
                 settings=FetchSettings(partition_max_bytes=100),
             )
             seen = {0: 0, 1: 0}
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(180):
                 async for data in fetcher:
                     seen[data.topic_partition.partition] = data.next_offset
                     if seen[0] == 30:

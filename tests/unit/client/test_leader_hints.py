@@ -69,7 +69,20 @@ def test_a_forgotten_leader_is_not_named_by_an_older_hint() -> None:
     known.topics["t"] = dataclasses.replace(view, partitions={**view.partitions, 0: former})
     assert not known.take_leader(T0, LeaderHint(2, 6, TWO))
     known.forget_leader(T0)
-    assert not known.take_leader(T0, LeaderHint(2, 8, TWO)), "Metadata is asked for it already"
+    assert not known.take_leader(T0, LeaderHint(2, 7, TWO))
+    assert known.leader(T0) is None
+    assert known.take_leader(T0, LeaderHint(2, 8, TWO))
+
+
+def test_a_partition_stays_when_its_leader_is_forgotten() -> None:
+    """Keys go by the number of partitions, and members of groups share out as many as there are."""
+    known = routing()
+    known.forget_leader(T0)
+    known.forget_leader(TopicPartition("t", 2))
+    known.forget_leader(TopicPartition("u", 0))
+    assert known.leader(T0) is None
+    assert known.leader(T1) == known.brokers[1]
+    assert sorted(known.topics["t"].partitions) == [0, 1]
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER])

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from tests.unit.client.group_broker import GroupBroker
 from tests.unit.client.scripted_broker import DROP
-from tests.unit.client.test_consumer import Told
+from tests.unit.client.test_consumer import NEXT_TOPIC_ID, Told
 from tests.waiting import eventually
 
 from tidelog.client.cluster import Cluster
-from tidelog.client.consumer import Consumer, ConsumerSettings
+from tidelog.client.consumer import AutoOffsetReset, Consumer, ConsumerSettings, GroupProtocol
 from tidelog.client.errors import CommitRefused, Fenced
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
@@ -153,7 +153,7 @@ async def test_who_closes_while_it_joins_says_goodbye() -> None:
 
         def slowly(request: Any, version: int) -> Any:
             asked.set()
-            assert go_on.wait(30)
+            assert go_on.wait(180)
             return beat(request, version)
 
         broker.handlers[ApiKey.CONSUMER_GROUP_HEARTBEAT] = slowly
@@ -263,3 +263,30 @@ async def test_after_a_lost_answer_a_heartbeat_says_all_there_is() -> None:
             assert again.member_epoch == broker.beats[lost - 1].member_epoch
             await eventually(lambda: broker.beats[-1].subscribed_topic_names is None)
         assert told.events == [("assigned", [0]), ("revoked", [0])]
+
+
+async def test_a_member_says_what_it_owns_by_the_topic_ids_of_its_assignment() -> None:
+    """Its metadata may name the next topic of that name already, whose partitions the coordinator has not given it.
+
+    A coordinator that has raised the member's epoch in a lost answer refuses a member that claims more than it has.
+    """
+    with NextGenerationBroker(partitions=1) as broker:
+        told, former = Told(), broker.topic_id
+        chosen = ConsumerSettings(protocol=GroupProtocol.CONSUMER, auto_offset_reset=AutoOffsetReset.EARLIEST)
+        async with Cluster(broker.bootstrap) as cluster, Consumer(cluster, "g", chosen) as consumer:
+            consumer.subscribe(["t"], told)
+            async with polling(consumer):
+                await eventually(lambda: broker.told_owned == [[], [0]])
+                broker.topic_id = NEXT_TOPIC_ID
+                await cluster.run(cluster.routing.refresh(["t"], cluster.routing.deadline()))
+                broker.fail_next[ApiKey.CONSUMER_GROUP_HEARTBEAT] = [DROP]
+                await eventually(lambda: broker.told_owned == [[], [0], [0]])
+                assert owned_ids(broker) == [former, former]
+                broker.target = [0]
+                await eventually(lambda: owned_ids(broker)[-1] == NEXT_TOPIC_ID)
+        assert told.events == [("assigned", [0]), ("revoked", [0]), ("assigned", [0]), ("revoked", [0])]
+
+
+def owned_ids(broker: NextGenerationBroker) -> list[bytes]:
+    """The topic ids of what the member said it has, as often as it said so."""
+    return [bytes(entry.topic_id) for beat in broker.beats for entry in beat.topic_partitions or ()]

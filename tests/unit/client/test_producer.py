@@ -239,8 +239,10 @@ async def test_memory_is_bounded_and_senders_wait() -> None:
 async def test_a_topic_or_partition_that_is_not_there_is_refused_at_once() -> None:
     """The error comes from send, not from a batch much later."""
     with LogBroker(partitions=2) as broker:
-        with pytest.raises(KafkaError, match="has no partition 2: it has 2"):
+        with pytest.raises(KafkaError, match="has no partition 2: it has 2") as refused:
             await produce(broker, [b"v"], partition=2)
+        assert (refused.value.topic, refused.value.partition) == ("t", 2)
+        assert refused.value.advice == "create it, or correct the name"
         async with Cluster(broker.bootstrap) as cluster, Producer(cluster) as producer:
             with pytest.raises(KafkaError, match="topic 'u' does not exist"):
                 await producer.send("u", b"v")
@@ -254,7 +256,7 @@ async def test_without_idempotence_one_batch_of_a_partition_is_in_flight(idempot
         produce_now = broker.handlers[ApiKey.PRODUCE]
 
         def slow(request: Any, version: int) -> Any:
-            go_on.wait(10)
+            go_on.wait(180)
             return produce_now(request, version)
 
         broker.handlers[ApiKey.PRODUCE] = slow
@@ -437,6 +439,20 @@ async def test_partitions_that_were_added_are_found() -> None:
             await eventually(lambda: len(cluster.routing.topics["t"].partitions) == 3)
             deliveries = [await producer.send("t", b"more") for _ in range(3)]
             assert {(await each.place()).topic_partition.partition for each in deliveries} == {0, 1, 2}
+
+
+async def test_a_key_keeps_its_partition_while_a_leader_is_being_looked_for() -> None:
+    """A consumer that shares the cluster has met a leader that is away; a partition that is named is there, too."""
+    with LogBroker(partitions=2) as broker:
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster) as producer:
+            places = [await (await producer.send("t", b"", key=b"%d" % number)).place() for number in range(8)]
+            before = [place.topic_partition for place in places]
+            assert len(set(before)) == 2
+            cluster.routing.forget_leader(TopicPartition("t", 1))
+            sent = [await producer.send("t", b"", key=b"%d" % number) for number in range(8)]
+            sent.append(await producer.send("t", b"", partition=1))
+            after = [(await delivery.place()).topic_partition for delivery in sent]
+        assert after == [*before, TopicPartition("t", 1)]
 
 
 async def test_one_partition_without_a_leader_holds_up_no_other() -> None:

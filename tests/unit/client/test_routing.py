@@ -207,6 +207,22 @@ def test_a_partition_without_leader_is_waited_for() -> None:
     assert world.asked_of(messages.ListOffsetsRequest) == [TWO]
 
 
+def test_others_of_a_topic_have_their_leaders_while_one_is_looked_for() -> None:
+    """A producer on the same cluster sends to them, however long Metadata takes to answer."""
+    seen: list[list[int]] = []
+
+    def answer(address: Address, message: Any) -> Any:
+        if isinstance(message, messages.MetadataRequest):
+            view = world.routing.topics.get("t")
+            seen.append([] if view is None else [each.leader for each in view.partitions.values()])
+            return metadata({0: -1 if len(seen) < 3 else 2, 1: 1})
+        return offsets({0: (ErrorCode.NONE, 1)})
+
+    world = World(answer)
+    assert world.run(list_offsets(world.routing, {tp(0): -1})) == {tp(0): OffsetFound(1, -1, -1)}
+    assert seen == [[], [-1, 1], [-1, 1]]
+
+
 def test_a_partition_that_does_not_exist_is_an_error_at_once() -> None:
     """No broker can ever lead it."""
     world = World(lambda address, message: metadata({0: 1}))

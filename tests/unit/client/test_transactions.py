@@ -241,7 +241,7 @@ async def test_nothing_is_sent_while_a_transaction_ends() -> None:
 
         def slowly(request: Any, version: int) -> Any:
             asked.set()
-            assert go_on.wait(30)
+            assert go_on.wait(180)
             return end(request, version)
 
         broker.handlers[ApiKey.END_TXN] = slowly

@@ -67,7 +67,7 @@ async def offsets_read(broker: Elections, recovered: list[KafkaError] | None = N
         return error.divergent if error.divergent is not None else error.start
 
     broker.append(0, 4)
-    async with asyncio.timeout(60), Cluster(broker.bootstrap) as cluster:
+    async with asyncio.timeout(180), Cluster(broker.bootstrap) as cluster:
         fetcher = Fetcher(cluster, {TP: 0}, settings=FetchSettings(max_wait_ms=1), recover=recover)
         try:
             async for data in fetcher:

@@ -78,15 +78,27 @@ def test_what_is_not_there_stops_the_start(line: str, reason: str) -> None:
     [
         (
             "ssl.keystore.location=s.jks",
-            "line 2: listener SSL: ssl.keystore.type is JKS, and only PEM is read: convert",
+            "line 2: listener SSL: ssl.keystore.type is JKS, and only PEM and PKCS12 are read: convert it (keytool ",
         ),
         (
             "ssl.keystore.location=s.pem\nssl.keystore.type=PEM\nssl.client.auth=required",
             "needs ssl.truststore.type=PEM",
         ),
         (
-            "ssl.keystore.location=s.pem\nssl.keystore.type=PEM\nssl.truststore.location=t.p12\nssl.truststore.type=PKCS12",
-            "line 5: listener SSL: ssl.truststore.type is PKCS12, and only PEM is read",
+            "ssl.keystore.location=s.pem\nssl.keystore.type=PEM\nssl.truststore.location=t.bks\nssl.truststore.type=BKS",
+            "line 5: listener SSL: ssl.truststore.type is BKS, and only PEM and PKCS12 are read",
+        ),
+        (
+            "ssl.keystore.location=s.pem\nssl.keystore.type=PEM\nssl.keystore.key=x",
+            "line 4: listener SSL: ssl.keystore.location and ssl.keystore.key are both set",
+        ),
+        (
+            "ssl.keystore.location=s.p12\nssl.keystore.type=PKCS12",
+            "line 3: listener SSL: a key store of the type PKCS12 needs ssl.keystore.password",
+        ),
+        (
+            "ssl.keystore.certificate.chain=x\nssl.keystore.key=y\nssl.keystore.type=pkcs12",
+            "line 4: listener SSL: ssl.keystore.certificate.chain and ssl.keystore.key are PEM: set ssl.keystore.type",
         ),
         (
             "ssl.keystore.location=s.pem\nssl.keystore.type=PEM\nssl.engine.factory.class=org.example.Own",
@@ -99,6 +111,15 @@ def test_key_stores_that_are_not_read_stop_the_start(lines: str, reason: str) ->
     with pytest.raises(ConfigError) as caught:
         BrokerConfig.from_text(f"listeners=SSL://:9093\n{lines}\n")
     assert reason in str(caught.value)
+
+
+def test_pkcs12_stores_are_read() -> None:
+    """In any case, as Java takes the name; a trust store may have no password."""
+    BrokerConfig.from_text(
+        "listeners=SSL://:9093\nssl.keystore.location=s.p12\nssl.keystore.type=pkcs12\nssl.keystore.password=x\n"
+        "ssl.truststore.location=t.p12\nssl.truststore.type=PKCS12\nssl.client.auth=required\n"
+        "security.inter.broker.protocol=SSL\n"
+    )
 
 
 def test_a_listener_without_users_is_refused() -> None:

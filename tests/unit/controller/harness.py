@@ -5,19 +5,9 @@ from __future__ import annotations
 from typing import Any, TypeVar, cast
 
 from tidelog.controller.controller import Controller
-from tidelog.controller.events import (
-    BrokersChanged,
-    CreateTopics,
-    Elected,
-    Event,
-    Fence,
-    NewTopic,
-    Request,
-    Result,
-    Submitted,
-    TopicNode,
-    TopicsChanged,
-)
+from tidelog.controller.events import BrokersChanged, Elected, Event, Submitted, TopicNode, TopicsChanged
+from tidelog.controller.requests import CreateTopics, NewTopic, Request
+from tidelog.controller.result import Fence, Result
 from tidelog.controller.settings import ControllerSettings
 from tidelog.controller.state import NodeRead, Record
 from tidelog.metadata import znodes
@@ -64,6 +54,8 @@ class Cluster:
         self.transcript: list[str] = []
         """Every write, one line each."""
         self.last = Result()
+        self.now_ms = 0
+        """Monotonic."""
         self.fence = 0
         """Version of /controller_epoch at this controller's election."""
         for path in self._containers():
@@ -88,7 +80,7 @@ class Cluster:
 
     def run(self, event: Event) -> Result:
         """Handles an event and writes what it wants written."""
-        self.last = self.controller.handle(0, event)
+        self.last = self.controller.handle(self.now_ms, event)
         for write in self.last.writes:
             fence = [Check(znodes.CONTROLLER_EPOCH, self.fence)] if write.fence is Fence.CONTROLLER_EPOCH else []
             self.tree.transact(SESSION, [*fence, write.operation], 0)

@@ -8,18 +8,17 @@ import pytest
 from tests.unit.controller.harness import Cluster, broker
 
 from tidelog.controller.balance import FIRST_CHECK_MS
-from tidelog.controller.events import (
+from tidelog.controller.events import LeaderBalanceDue, Submitted
+from tidelog.controller.requests import (
     AlterPartition,
     DeleteTopics,
     ElectionType,
     ElectLeaders,
     IsrMember,
     IsrProposal,
-    LeaderBalanceDue,
-    Submitted,
-    Timer,
     TopicReference,
 )
+from tidelog.controller.result import Timer
 from tidelog.controller.settings import ControllerSettings
 from tidelog.metadata import znodes
 from tidelog.metadata.operations import SetData

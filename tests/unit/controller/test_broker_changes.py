@@ -9,21 +9,23 @@ from tests.unit.controller.harness import Cluster, broker
 
 from tidelog.controller.elections import UNCLEAN_SETTING, choose_leader
 from tidelog.controller.events import (
+    ConfigsChanged,
+    LogDirectoryFailed,
+    ReplicasFailed,
+    ReplicasPostponed,
+    UncleanElectionAllowed,
+)
+from tidelog.controller.requests import (
     AllocateProducerIds,
     AlterPartition,
-    ConfigsChanged,
     ControlledShutdown,
     CreateTopics,
     ElectionType,
     ElectLeaders,
     IsrMember,
     IsrProposal,
-    LogDirectoryFailed,
     NewTopic,
     ProducerIdBlock,
-    ReplicasFailed,
-    ReplicasPostponed,
-    UncleanElectionAllowed,
 )
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.metadata.operations import SetData

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.unit.controller.harness import SESSION, Cluster, broker
 
-from tidelog.controller.events import (
+from tidelog.controller.events import ConfigsChanged
+from tidelog.controller.requests import (
     AlterConfigs,
     AlterOperation,
     ChangeConfigs,
     ConfigChange,
     ConfigOutcome,
-    ConfigsChanged,
     CreateTopics,
     NewTopic,
     ReplaceConfigs,

@@ -12,7 +12,7 @@ from tests.waiting import eventually
 from tidelog.broker.cluster import controller_term
 from tidelog.broker.cluster.controller_driver import ControllerDriver
 from tidelog.broker.cluster.membership import CHANGE_NOTIFICATION_AGE_MS_MAX, Membership, generate_broker_id
-from tidelog.controller.events import (
+from tidelog.controller.requests import (
     AlterConfigs,
     AlterOperation,
     ChangeConfigs,

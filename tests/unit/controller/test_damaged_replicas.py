@@ -8,19 +8,16 @@ import pytest
 from tests.unit.controller.harness import SESSION, Cluster, broker
 
 from tidelog.controller.elections import UNCLEAN_SETTING
-from tidelog.controller.events import (
+from tidelog.controller.events import ConfigsChanged, LogEndsDue, LogEndsLearned, MarksChanged, Submitted
+from tidelog.controller.log_ends import LOG_ENDS_WAIT_MS
+from tidelog.controller.requests import (
     AlterPartition,
     AlterReassignments,
-    ConfigsChanged,
     ElectionType,
     ElectLeaders,
     IsrMember,
     IsrProposal,
-    LogEndsDue,
-    LogEndsLearned,
-    MarksChanged,
     ReassignPartition,
-    Submitted,
 )
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.metadata.operations import Create, Delete
@@ -232,7 +229,7 @@ def test_where_a_setting_allows_it_the_logs_are_compared_first(answered: bool) -
     if answered:
         cluster.run(LogEndsLearned(BrokerId(1), {T0: (LeaderEpoch(0), Offset(60))}))
     else:
-        cluster.run(LogEndsDue())
+        cluster.run(LogEndsDue(LOG_ENDS_WAIT_MS))
     assert cluster.state == (2, (2,))
 
 

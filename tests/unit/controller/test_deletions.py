@@ -7,16 +7,14 @@ from tests.unit.controller.harness import Cluster, broker
 
 from tidelog.controller.announcements import EPOCH_DURING_DELETE, LEADER_DURING_DELETE
 from tidelog.controller.events import (
-    DeletedTopic,
-    DeleteTopics,
     DeletionsDue,
     DeletionsRequested,
     ReplicasStopped,
     Submitted,
     TopicNode,
-    TopicReference,
     TopicsChanged,
 )
+from tidelog.controller.requests import DeletedTopic, DeleteTopics, TopicReference
 from tidelog.controller.settings import ControllerSettings
 from tidelog.metadata.operations import Create, Delete
 from tidelog.model.errors import ErrorCode

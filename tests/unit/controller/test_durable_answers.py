@@ -9,7 +9,7 @@ from tests.unit.controller.test_controller_driver import Harness, run
 from tests.waiting import eventually
 
 from tidelog.broker.cluster import controller_term
-from tidelog.controller.events import (
+from tidelog.controller.requests import (
     AllocateProducerIds,
     AlterPartition,
     ControlledShutdown,

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.controller.harness import Cluster, broker
+from tests.unit.controller.harness import SESSION, Cluster, broker
 
 from tidelog.controller.events import (
+    DeletionsRequested,
+    Elected,
+    PreferredElectionRequested,
+    ReassignmentsRequested,
+    ReplicasStopped,
+    Submitted,
+    TopicNode,
+    TopicsChanged,
+)
+from tidelog.controller.requests import (
     AlterReassignments,
     CreatedTopic,
     CreateTopics,
     DeleteTopics,
-    Elected,
     NewTopic,
     ReassignPartition,
-    ReplicasStopped,
-    Submitted,
-    TopicNode,
     TopicReference,
-    TopicsChanged,
 )
 from tidelog.metadata.operations import Create, Delete, SetData
-from tidelog.metadata.znodes import TopicAssignment, decode_topic, encode_topic
+from tidelog.metadata.znodes import (
+    PREFERRED_ELECTION,
+    REASSIGN_PARTITIONS,
+    TopicAssignment,
+    decode_topic,
+    delete_topic_path,
+    encode_reassignment,
+    encode_topic,
+)
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 
@@ -243,3 +256,22 @@ def drop_the_id(cluster: Cluster) -> None:
     """As kafka-topics of 2.2.1 --alter writes topic t with a second partition."""
     data = b'{"version":1,"partitions":{"0":[0],"1":[1]}}'
     cluster.tree.transact(1, [SetData("/brokers/topics/t", data)], 0)
+
+
+def removals(cluster: Cluster) -> list[Delete]:
+    return [write.operation for write in cluster.last.writes if isinstance(write.operation, Delete)]
+
+
+def test_the_wish_that_is_removed_is_the_one_that_was_read() -> None:
+    """So that a removal that is repeated, since its answer was lost, does not take the next wish of a tool."""
+    cluster = Cluster(broker(0), broker(1))
+    cluster.make("t", [0, 1])
+    for path in (PREFERRED_ELECTION, delete_topic_path("x"), REASSIGN_PARTITIONS):
+        cluster.tree.transact(SESSION, [Create(path)], 0)
+    cluster.run(PreferredElectionRequested((), 41))
+    assert removals(cluster) == [Delete(PREFERRED_ELECTION, czxid=41)]
+    cluster.run(DeletionsRequested(["x"], {"x": 42}))
+    assert removals(cluster) == [Delete(delete_topic_path("x"), czxid=42)]
+    plan = encode_reassignment({TopicPartition("t", 0): (BrokerId(0), BrokerId(1))})
+    cluster.run(ReassignmentsRequested(plan, 0, 43))
+    assert removals(cluster) == [Delete(REASSIGN_PARTITIONS, 0, 43)]

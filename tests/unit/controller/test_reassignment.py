@@ -10,30 +10,32 @@ from tests.unit.controller.harness import SESSION, Cluster, broker
 
 from tidelog.controller import reassignment
 from tidelog.controller.events import (
-    AlterPartition,
-    AlterReassignments,
     ConfigsChanged,
-    ControlledShutdown,
-    CreatePartitions,
-    DeleteTopics,
     DeletionsRequested,
-    ElectionType,
-    ElectLeaders,
-    IsrMember,
-    IsrProposal,
     LeaderBalanceDue,
-    ListReassignments,
-    MorePartitions,
-    OngoingReassignment,
-    ReassignmentOutcome,
     ReassignmentsRequested,
-    ReassignPartition,
     ReplicasFailed,
     ReplicasStopped,
     Submitted,
     TopicNode,
-    TopicReference,
     TopicsChanged,
+)
+from tidelog.controller.requests import (
+    AlterPartition,
+    AlterReassignments,
+    ControlledShutdown,
+    CreatePartitions,
+    DeleteTopics,
+    ElectionType,
+    ElectLeaders,
+    IsrMember,
+    IsrProposal,
+    ListReassignments,
+    MorePartitions,
+    OngoingReassignment,
+    ReassignmentOutcome,
+    ReassignPartition,
+    TopicReference,
 )
 from tidelog.metadata import znodes
 from tidelog.metadata.image import ConfigResource, ConfigResourceType

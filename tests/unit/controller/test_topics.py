@@ -6,17 +6,15 @@ import pytest
 from tests.unit.controller.harness import Cluster, broker
 
 from tidelog.controller import topics
-from tidelog.controller.events import (
+from tidelog.controller.events import Submitted, TopicNode, TopicsChanged
+from tidelog.controller.requests import (
     CreatedTopic,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
     MorePartitions,
     NewTopic,
-    Submitted,
-    TopicNode,
     TopicReference,
-    TopicsChanged,
 )
 from tidelog.controller.settings import ControllerSettings, Placement
 from tidelog.metadata.image import ConfigChanged, ConfigResource, ConfigResourceType

@@ -31,7 +31,7 @@ def served() -> Iterator[Served]:
 def children(hosts: str, path: str) -> list[str]:
     """Of a node, as any client sees them; empty where it is not there."""
     client = KazooClient(hosts)
-    client.start(20)
+    client.start(180)
     try:
         return sorted(client.get_children(path))
     except NoNodeError:

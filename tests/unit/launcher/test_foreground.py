@@ -132,10 +132,12 @@ def test_an_absent_kernel_is_told_with_its_cost(
     monkeypatch.setattr(_ordinary, "ProduceFrames", object())
     log_absent_kernel()
     assert caplog.messages == []
-    monkeypatch.setattr(implementation, "ABSENT", "No module named 'tidelog.records._kernel'")
+    monkeypatch.setattr(implementation, "ABSENT", "No module named 'tidelog.records._sections'")
     log_absent_kernel()
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    assert caplog.messages[0].startswith("kernel_absent: reason=\"No module named 'tidelog.records._kernel'\" effect=")
+    assert caplog.messages[0].startswith(
+        "kernel_absent: reason=\"No module named 'tidelog.records._sections'\" effect="
+    )
     assert "million" in caplog.messages[0]
 
 

@@ -39,7 +39,7 @@ def test_directories_in_use_are_waited_for(tmp_path: Path) -> None:
         waiting = asyncio.ensure_future(end_last_life(configs, str(tmp_path), store, SystemDisk()))
         done, _ = await asyncio.wait({waiting}, timeout=5 * last_life.LOOK_INTERVAL_S)
         held.release()
-        await asyncio.wait_for(waiting, 30)
+        await asyncio.wait_for(waiting, 180)
         await store.close()
         return bool(done)
 

@@ -50,3 +50,20 @@ def test_a_store_elsewhere_is_named_by_its_own_option() -> None:
     plan = Plan("/d", (0, 0), zookeeper="zoo:2181,zoo2:2181/kafka")
     plan.check()
     assert [plan.settings_of(id, 0)["zookeeper.connect"] for id in plan.ids] == ["zoo:2181,zoo2:2181/kafka"] * 2
+
+
+def test_brokers_of_one_machine_among_several() -> None:
+    """Their ids begin where they are told; ports and metrics follow in the same order."""
+    plan = Plan("/d", (9092, 9093), first_id=10, metrics_ports=(9404, 9405), zookeeper="zoo:2181")
+    assert list(plan.ids) == [10, 11]
+    assert [plan.port(id) for id in plan.ids] == [9092, 9093]
+    own = plan.settings_of(11, plan.port(11))
+    assert (own["broker.id"], own["log.dirs"], own["metrics.listener"]) == ("11", "/d/broker-11", "127.0.0.1:9405")
+    with pytest.raises(ValueError, match="its brokers are 10 to 11"):
+        plan.require(0)
+
+
+def test_where_the_machine_says_how_many_one_broker_is_as_several() -> None:
+    """What only one broker may have is refused on each machine alike."""
+    with pytest.raises(ConfigError, match=r"log\.dirs: each of the brokers has its own"):
+        Plan("/d", (0,), {"log.dirs": "/a"}, automatic=True).check()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Final
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.unit.broker.test_runtime import create
+from tests.waiting import until
 
 from tidelog.broker.metrics.scraping import FRESH_MS
 from tidelog.metrics.board import ROWS, text
@@ -29,20 +29,24 @@ def page() -> Iterator[str]:
         create(cluster.bootstrap, "t")
         producer = Producer({"bootstrap.servers": cluster.bootstrap})
         producer.produce("t", b"v")
-        assert producer.flush(20) == 0
+        assert producer.flush(180) == 0
         consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g"})
         consumer.assign([TopicPartition("t", 0, 0)])
-        assert consumer.consume(1, 20)
+        assert consumer.consume(1, 180)
         consumer.commit(offsets=[TopicPartition("t", 0, 0)], asynchronous=False)
         consumer.close()
         address = f"http://{cluster.runtime.metrics_address}/metrics"
-        for _ in range(2):
-            # Room on disks is asked for by the first page and told by the next one.
-            with urllib.request.urlopen(address, timeout=30) as answer:
-                found = answer.read().decode()
-            if "tidelog_log_dir_free_bytes" not in found:
-                time.sleep(FRESH_MS / 1000 + 0.1)
-        yield found
+
+        def fetched() -> str:
+            with urllib.request.urlopen(address, timeout=180) as answer:
+                return str(answer.read().decode())
+
+        def whole() -> str | None:
+            found = fetched()
+            return found if "tidelog_log_dir_free_bytes" in found else None
+
+        # Room on disks is asked for by the first page and told by a later one.
+        yield until(whole, every_s=FRESH_MS / 1000 + 0.1) or ""
 
 
 def missing(expressions: list[str], page: str) -> set[str]:

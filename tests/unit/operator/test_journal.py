@@ -94,11 +94,11 @@ def test_those_that_look_keep_no_run_from_beginning(tmp_path: Path) -> None:
     def look() -> None:
         with first.locked(looking=True):
             looks.set()
-            done.wait(10)
+            done.wait(180)
 
     looking = threading.Thread(target=look)
     looking.start()
-    looks.wait(10)
+    looks.wait(180)
     threading.Timer(0.05, done.set).start()
     with second.locked() as mine:
         assert mine

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+from tests.keeping import KEEPING
 
 from tidelog.client import admin
 from tidelog.client.blocking import BlockingCluster
@@ -48,7 +49,7 @@ def with_traffic(client: BlockingCluster, ticks: list[float]) -> Generator[Any, 
 
 def test_rates_follow_from_two_readings() -> None:
     """Twenty records of 100 bytes in ten seconds, beside older ones that are larger; a group that read ten: half."""
-    with Cluster() as cluster, BlockingCluster(cluster.bootstrap) as client:
+    with Cluster(KEEPING) as cluster, BlockingCluster(cluster.bootstrap) as client:
         client.run(admin.create_topics(client.routing, [admin.NewTopic("t", 2, 1)]))
         client.produce(BUSY, batch(40, 1000))
         client.produce(IDLE, batch(5))

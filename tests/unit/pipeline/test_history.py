@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from tidelog.pipeline.history import Contradiction, find_contradiction, rewind, 
 pytestmark = [pytest.mark.row("R38")]
 
 SCHEMA = pa.schema([("offset", pa.int64())])
+NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 APPS = delta.progress_ids([A, B], "id")
 
@@ -94,8 +96,9 @@ def test_a_restore_is_found_and_set_back(table: Table) -> None:
 
 def test_a_restore_by_time_is_found(table: Table) -> None:
     """Its commit names no version: the files say which."""
-    moment = DeltaTable(table.path).history()[1]["timestamp"]
-    table.restore(datetime.datetime.fromtimestamp(moment / 1000, datetime.UTC))
+    for version in range(4):  # Their files' times decide: an hour apart, as two versions may be of one millisecond.
+        os.utime(f"{table.path}/_delta_log/{version:020}.json", (0, NOON.timestamp() + 3600 * version))
+    table.restore(NOON + datetime.timedelta(hours=2.5))
     found = table.found()
     assert found is not None
     assert found.held == {A: 20}

@@ -44,7 +44,7 @@ def test_a_python_without_tidelog_runs_tasks_from_the_archive(
         packed.extractall(unpacked, filter="data")
     site = {str(Path(each.__file__).parents[1]) for each in (pyspark, pyarrow)}
     program = [sys.executable, "-I", "-S", "-c", SEEN_FROM_A_TASK, str(unpacked), *site]
-    answer = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    answer = subprocess.run(program, capture_output=True, text=True, timeout=180, check=False)
     assert answer.returncode == 0, answer.stderr
     absent, places = json.loads(answer.stdout)
     assert bool(absent) == bool(ABSENT)

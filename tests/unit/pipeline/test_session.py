@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,8 @@ from tests.amount import examples
 
 from tidelog import cli
 from tidelog.pipeline.errors import JavaMissing
-from tidelog.pipeline.session import Place, check_java, java_version, place_of
+from tidelog.pipeline.session import Place, _quick_workers, check_java, java_version, place_of
+from tidelog.pipeline.workers.sitecustomize import installed_first
 
 
 def fake_java(folder: Path, script: str) -> dict[str, str]:
@@ -88,3 +91,26 @@ def test_a_server_of_connect_that_is_not_there_is_told(master: str, capsys: pyte
     """At once, and before a broker is asked."""
     assert cli.run(["table", "t", "/tmp/none", "--once", "--master", master]) == 1
     assert master in capsys.readouterr().err
+
+
+def test_python_processes_of_spark_load_what_is_installed(tmp_path: Path) -> None:
+    """Its archive of sources comes last, and the machine's own sitecustomize is run."""
+    lib = tmp_path / "site" / "pyspark" / "python" / "lib"
+    lib.mkdir(parents=True)
+    (tmp_path / "site" / "pyspark" / "__init__.py").touch()
+    elsewhere = "/opt/spark/python/lib/pyspark.zip"
+    path = [f"{lib}/pyspark.zip", f"{lib}/py4j-src.zip", elsewhere, "/work", f"{tmp_path}/site", f"{lib}/notes.txt"]
+    assert installed_first(path) == [*path[2:], *path[:2]]
+    assert installed_first(path[:4]) == path[:4]
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.flagged = True")
+    environment = {"PYTHONPATH": f"{lib}/pyspark.zip:{tmp_path}:{tmp_path}/site"}
+    program = "import sys, sitecustomize; print(sys.flagged, sitecustomize.__file__, *sys.path, sep='\\n')"
+    with _quick_workers(environment):
+        process = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+        )
+    assert environment == {"PYTHONPATH": f"{lib}/pyspark.zip:{tmp_path}:{tmp_path}/site"}
+    flagged, file, *found = process.stdout.splitlines()
+    assert (flagged, file) == ("True", f"{tmp_path}/sitecustomize.py")
+    assert found[-1] == f"{lib}/pyspark.zip"
+    assert not any(each.endswith("/workers") for each in found)

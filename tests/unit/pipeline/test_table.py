@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet
+import pyspark
 import pytest
 from deltalake import DeltaTable, Field
 from tests.amount import thorough
@@ -20,7 +21,7 @@ from tidelog import cli
 from tidelog.pipeline.errors import PipelineError, TableMismatch, UnparsableRecord
 from tidelog.pipeline.reading import read_delta
 from tidelog.pipeline.shape import BadRecords, ValueFormat, raw_shape
-from tidelog.pipeline.table import BatchDone, TableJob, TableRun, start_table
+from tidelog.pipeline.table import BatchDone, TableJob, TableRun, start_table, start_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,6 +75,47 @@ def test_a_topic_becomes_a_table(spark: SparkSession, broker: Broker, tmp_path: 
     assert broker.committed(f"tidelog-table-{topic}", topic) == {0: 2, 1: 2}
     assert read_delta(spark, str(table)).count() == 4
     assert run(spark, job(broker, topic, table)) == []
+
+
+def test_several_topics_become_tables_by_one_query(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """The driver ends between the tables' commits: the next run takes what is missing, of each. A table's own job goes
+    on where the shared query left it."""
+    topics = sorted([broker.topic(2), broker.topic()])
+    for topic in topics:
+        broker.produce(topic, [b"x"] * 4)
+    jobs = [job(broker, topic, tmp_path / topic, value=form) for topic, form in zip(topics, ValueFormat, strict=False)]
+
+    def fail(batch: BatchDone) -> None:
+        raise RuntimeError(f"died after {batch.topic}")
+
+    with pytest.raises(Exception, match=f"died after {topics[0]}"):
+        start_tables(spark, jobs, on_batch=fail)[1].wait()
+    assert [len(rows(tmp_path / topic)) for topic in topics] == [4, 0]
+    done: list[BatchDone] = []
+    runs = start_tables(spark, jobs, on_batch=done.append)
+    assert [(each.job.topic, each.backlog) for each in runs] == [(topics[0], 0), (topics[1], 4)]
+    assert all(each.wait() for each in runs)
+    assert [(each.topic, each.rows, each.replayed) for each in done] == [(topics[1], 4, False)]
+    run(spark, jobs[0])
+    for topic in topics:
+        broker.produce(topic, [b"y"] * 3)
+    assert all(each.wait() for each in start_tables(spark, jobs))
+    broker.produce(topics[0], [b"z"])
+    assert [each.rows for each in run(spark, jobs[0])] == [1]
+    assert [len(rows(tmp_path / topic)) for topic in topics] == [8, 7]
+    assert [offsets(tmp_path / topic)[-1] for topic in topics] == [(0, 7), (0, 6)]
+    assert [row["value"] for row in rows(tmp_path / topics[1])] == ["x"] * 4 + ["y"] * 3
+
+
+def test_python_processes_load_pyspark_as_it_is_installed(spark: SparkSession) -> None:
+    """Not from the archive of sources that Spark puts first on their path."""
+
+    def place(_: int) -> str:
+        import pyspark
+
+        return pyspark.__file__
+
+    assert spark.sparkContext.parallelize([0], 1).map(place).collect() == [pyspark.__file__]
 
 
 def test_lag_is_told_with_each_batch(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
@@ -296,7 +338,7 @@ def test_aborted_transactions_do_not_come_into_the_table(spark: SparkSession, br
     for value, ends in (("aborted", False), ("committed", True), ("open", None)):
         producer.begin_transaction()
         producer.produce(topic, value, partition=0)
-        producer.flush(30)
+        producer.flush(180)
         if ends is not None:
             (producer.commit_transaction if ends else producer.abort_transaction)(30)
     table, all_of_it = tmp_path / "table", tmp_path / "all"

@@ -29,8 +29,11 @@ PARTITIONS = 2
 class Run:
     """`tidelog table --once` as a process of its own, with the JVM and the workers that it starts."""
 
-    def __init__(self, broker: Broker, topic: str, table: Path) -> None:
-        arguments = [topic, str(table), "--once", "--max-offsets", "250", "--columns", "partition,offset,value"]
+    def __init__(self, broker: Broker, tables: dict[str, Path]) -> None:
+        """`tables`: [topic] -> path."""
+        pairs = [each for topic, path in tables.items() for each in (topic, str(path))]
+        columns = ["--columns", "partition,offset,value"] if len(tables) == 1 else []
+        arguments = [*pairs, "--once", "--max-offsets", "250", *columns]
         program = "import sys; from tidelog.cli import run; sys.exit(run(sys.argv[1:]))"
         self._process = subprocess.Popen(
             [sys.executable, "-c", program, "table", *arguments, "-b", broker.bootstrap, "-o", "json", "--cores", "2"],
@@ -84,12 +87,13 @@ class Run:
 
 
 @pytest.fixture
-def start(broker: Broker, tmp_path: Path) -> Iterator[Callable[[str], Run]]:
-    """Starts runs of a topic into the table at `tmp_path / "table"`."""
+def start(broker: Broker, tmp_path: Path) -> Iterator[Callable[..., Run]]:
+    """Starts runs of a topic into the table at `tmp_path / "table"`; of several into tables of their names."""
     runs: list[Run] = []
 
-    def run(topic: str) -> Run:
-        runs.append(Run(broker, topic, tmp_path / "table"))
+    def run(*topics: str) -> Run:
+        tables = {topic: tmp_path / ("table" if len(topics) == 1 else topic) for topic in topics}
+        runs.append(Run(broker, tables))
         return runs[-1]
 
     yield run
@@ -98,7 +102,7 @@ def start(broker: Broker, tmp_path: Path) -> Iterator[Callable[[str], Run]]:
 
 
 def test_killed_at_any_moment_each_record_is_there_once(
-    broker: Broker, start: Callable[[str], Run], tmp_path: Path
+    broker: Broker, start: Callable[..., Run], tmp_path: Path
 ) -> None:
     """Killed while a task writes, right after Delta's commit, and after some batch that a seed chooses; then run to
     the end: the offsets of each partition are whole and unique, and the group shows the end."""
@@ -132,3 +136,22 @@ def test_killed_at_any_moment_each_record_is_there_once(
         assert sorted(row["offset"] for row in mine) == list(range(RECORDS)), f"seed {seed}"
         assert all(row["value"] == b"%d" % row["offset"] for row in mine)
     assert broker.committed(f"tidelog-table-{topic}", topic) == dict.fromkeys(range(PARTITIONS), RECORDS)
+
+
+def test_killed_between_two_tables_of_a_query(broker: Broker, start: Callable[..., Run], tmp_path: Path) -> None:
+    """One has a batch that the other lacks: each goes on where it stands."""
+    topics = sorted([broker.topic(), broker.topic()])
+    for topic in topics:
+        broker.produce(topic, [b"%d" % index for index in range(600)])
+
+    def versions() -> list[int]:
+        return [len(list((tmp_path / topic).glob("_delta_log/*.json"))) for topic in topics]
+
+    start(*topics).kill_when(lambda said: versions()[0] > max(2, versions()[1]))
+    held = [DeltaTable(str(tmp_path / topic)).to_pyarrow_table().num_rows for topic in topics]
+    assert held[0] < 600
+    assert start(*topics).finish()[-1]["event"] == "done"
+    for topic in topics:
+        found = DeltaTable(str(tmp_path / topic)).to_pyarrow_table()
+        assert sorted(found["offset"].to_pylist()) == list(range(600))
+        assert broker.committed(f"tidelog-table-{topic}", topic) == {0: 600}

@@ -18,7 +18,6 @@ import pytest
 from tests.waiting import until
 
 from pyspark_tidelog.connections import close_idle
-from pyspark_tidelog.spark_versions import PYSPARK_VERSION
 from tidelog.client import admin
 from tidelog.client.blocking import BlockingCluster
 from tidelog.client.fetching import READ_COMMITTED
@@ -120,11 +119,6 @@ class Broker:
         return {each.partition: commit.offset for each, commit in found.items() if each.topic == topic}
 
 
-def _has_checkpointing() -> bool:
-    """Spark 4.1 moved what keeps checkpoints into a package of its own."""
-    return not PYSPARK_VERSION.startswith("4.0.")
-
-
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one session of this process; its JVM ends with the tests."""
@@ -136,11 +130,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         settings={
             "spark.sql.shuffle.partitions": "1",
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-            "spark.sql.streaming.checkpointFileManagerClass": (
-                # Renames of local files are atomic: no need for the slower Hadoop shell.
-                f"org.apache.spark.sql.execution.streaming.{'checkpointing.' if _has_checkpointing() else ''}"
-                "FileSystemBasedCheckpointFileManager"
-            ),
         },
     )
     yield session
@@ -158,7 +147,7 @@ def stop_spark(session: SparkSession) -> None:
     session.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait(30)
+    gateway.proc.wait(180)
     SparkContext._gateway = None
     SparkContext._jvm = None
 

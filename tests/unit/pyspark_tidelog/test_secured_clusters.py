@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from tests.certificates import Authority
+from tests.keeping import KEEPING
 
 from pyspark_tidelog import connections
 from pyspark_tidelog.batch import TidelogBatchReader
@@ -41,6 +42,7 @@ BY_TOKEN = {"kafka.sasl.mechanism": "OAUTHBEARER"}
 def cluster(authority: Authority) -> Iterator[Cluster]:
     """A listener for passwords over TLS, one for none, and a topic with three records."""
     settings = {
+        **KEEPING,
         "listeners": "SASL_SSL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
         "inter.broker.listener.name": "PLAINTEXT",
         "ssl.keystore.type": "PEM",

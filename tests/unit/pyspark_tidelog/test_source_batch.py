@@ -37,6 +37,14 @@ def plan(broker: Broker, topic: str, **options: str) -> list[tuple[int, int, int
         return [(each.partition, each.start, each.end) for each in plan_batch(cluster, parsed)]
 
 
+def test_a_schema_of_the_users_own_chooses_columns(spark: SparkSession, broker: Broker) -> None:
+    """In its order; Spark does not tell a Python source which columns a query uses."""
+    topic = broker.topic()
+    broker.produce(topic, [b"a", b"b"])
+    reader = spark.read.format("tidelog").options(**broker.options(topic)).schema("offset bigint, value binary")
+    assert [(row.offset, bytes(row.value)) for row in reader.load().collect()] == [(0, b"a"), (1, b"b")]
+
+
 def test_records_come_out_as_they_went_in(spark: SparkSession, broker: Broker) -> None:
     """All columns, headers too: null keys and values, repeated and null headers, every codec, several partitions."""
     topic = broker.topic(2)

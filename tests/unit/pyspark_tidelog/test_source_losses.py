@@ -115,7 +115,7 @@ def test_an_open_transaction_takes_nothing_away(broker: Broker, reader: MakeRead
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(topic, b"open", partition=0)
-    producer.flush(30)
+    producer.flush(180)
     uncommitted = reader(topic, startingOffsets="earliest")
     end = uncommitted.latestOffset(uncommitted.initialOffset(), ALL)
     assert Position.from_json(end).offsets == {(topic, 0): 2}

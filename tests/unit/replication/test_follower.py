@@ -16,6 +16,7 @@ from tidelog.replication.follower_events import (
     EpochEnd,
     LeaderRange,
     LogStartAdvanced,
+    LogStartDurable,
     NewBeginning,
     RangeUnknown,
     RangeWanted,
@@ -84,7 +85,30 @@ def test_the_log_start_follows_the_leaders_as_far_as_is_committed() -> None:
         LogStartAdvanced(Offset(5)),
     ]
     assert one.step(answer(high_watermark=6, log_start=9)) == [LogStartAdvanced(Offset(6))]
+    one.step(LogStartDurable(Offset(6)))
     assert one.position() == (10, 3, 6, 9)
+
+
+def test_the_leader_is_told_of_a_log_start_that_no_crash_takes_back() -> None:
+    """It answers DeleteRecords when all have told it: a follower that dies then may be the next leader."""
+    one = follower((3, 0), log_end=10, high_watermark=8)
+    one.step(answer(high_watermark=8, log_start=5))
+    assert one.position() == (10, 3, 0, 9)
+    one.step(LogStartDurable(Offset(5)))
+    assert one.position() == (10, 3, 5, 9)
+    one.step(answer(high_watermark=8, log_start=7, size=100))
+    one.step(RecordsAppended(Offset(14), Offset(5)))
+    assert one.position() == (14, 3, 5, 9), "Records that come meanwhile change nothing of that."
+    one.step(LogStartDurable(Offset(7)))
+    assert one.position() == (14, 3, 7, 9)
+
+
+def test_what_the_followers_own_retention_took_is_told_at_once() -> None:
+    """Its files are gone."""
+    one = follower((3, 0), log_end=10, high_watermark=8)
+    one.step(answer(high_watermark=8, size=100))
+    one.step(RecordsAppended(Offset(14), Offset(6)))
+    assert one.position() == (14, 3, 6, 9)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_each_denial_is_logged_with_the_acl_that_would_allow(caplog: pytest.LogC
     authorizer = Authorizer()
     access = Access(authorizer, Principal("alice"), "::1")
     asked = "access_denied: principal=User:alice host=0:0:0:0:0:0:0:1 operation=WRITE resource=TOPIC:LITERAL:orders "
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "tidelog.security"):
         for quiet in (False, True, False):
             assert not access.allows(Operation.WRITE, ResourceType.TOPIC, "orders", quiet=quiet)
         allowing = "allowed_by=TOPIC:LITERAL:orders(principal=User:alice,host=*,operation=WRITE,permission=ALLOW)"
@@ -88,7 +88,7 @@ def test_what_produce_requests_ask_follows_the_acls(caplog: pytest.LogCaptureFix
     """Silently: what is denied is asked once more by what logs it."""
     authorizer = Authorizer()
     access = authorizer.access(Principal("alice"), "h")
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "tidelog.security"):
         assert not access.may_write("orders")
         authorizer.set_acls(TOPIC, [AclEntry("User:alice", "*", Operation.WRITE, Permission.ALLOW)])
         assert [access.may_write("orders") for _ in range(2)] == [True, True]
@@ -102,7 +102,7 @@ def test_denials_without_end_fill_no_disk(caplog: pytest.LogCaptureFixture) -> N
     """A hundred lines in a second for a connection; the next one says how many are missing."""
     now = 0
     access = Access(Authorizer(now_ms=lambda: now), Principal("alice"), "::1")
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "tidelog.security"):
         for _ in range(DENIALS_TOLD_MAX + 7):
             access.allows(Operation.WRITE, ResourceType.TOPIC, "orders")
         assert len(caplog.messages) == DENIALS_TOLD_MAX
@@ -114,7 +114,7 @@ def test_denials_without_end_fill_no_disk(caplog: pytest.LogCaptureFixture) -> N
 
 def test_allowances_are_logged_where_that_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
     authorizer = Authorizer(["User:admin"], audits_allowances=True)
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "tidelog.security"):
         assert authorizer.access(Principal("admin"), "10.0.0.1").allows(Operation.READ, ResourceType.TOPIC, "orders")
         authorizer.access(Principal("alice"), "10.0.0.1").allows(
             Operation.READ, ResourceType.TOPIC, "orders", quiet=True
@@ -128,7 +128,7 @@ def test_allowances_are_logged_where_that_is_asked_for(caplog: pytest.LogCapture
 def test_names_cannot_forge_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """A group may be called anything, and so may a user of SCRAM."""
     access = Access(Authorizer(), Principal("a\nb"), "::1")
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "tidelog.security"):
         assert not access.allows(Operation.READ, ResourceType.GROUP, "g\naccess_denied: principal=User:admin")
     (line,) = caplog.messages
     assert "\n" not in line

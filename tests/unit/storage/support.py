@@ -227,6 +227,8 @@ class MemoryDisk:
     def __init__(self) -> None:
         self.files: dict[str, bytearray] = {}
         self.directories = {""}
+        self.boot: str | None = "first boot"
+        """Of its machine."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         if path not in self.files:
@@ -287,6 +289,9 @@ class MemoryDisk:
     def space(self, path: str) -> Space:
         return Space(1 << 40, 1 << 40)
 
+    def boot_id(self) -> str | None:
+        return self.boot
+
 
 class FaultyMemoryDisk(MemoryDisk):
     """As `FaultyDisk`, for many examples."""
@@ -303,6 +308,19 @@ class FaultyMemoryDisk(MemoryDisk):
         error = self.fault(operation, path)
         if error is not None:
             raise error
+
+    def refuse_batches(self, count: int) -> None:
+        """The next `count` writes of batches find no space."""
+        left = count
+
+        def fault(operation: str, path: str) -> OSError | None:
+            nonlocal left
+            if operation == "pwrite" and path.endswith(".log") and left:
+                left -= 1
+                return OSError(errno.ENOSPC, "full", path)
+            return None
+
+        self.fault = fault
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         self.happens("open", path)

@@ -6,12 +6,22 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.unit.storage.support import NOW_MS, TP, StandingClock, batch, marker, open_log, open_manager
+from tests.unit.storage.support import (
+    NOW_MS,
+    TOPIC_ID,
+    TP,
+    StandingClock,
+    batch,
+    marker,
+    open_log,
+    open_manager,
+)
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.storage.log import AppendInfo, AppendOrigin, Log
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_manager_settings import LogManagerSettings
+from tidelog.storage.tasks import run_now
 
 
 def send(
@@ -236,4 +246,41 @@ def test_a_clean_stop_after_a_truncation_keeps_producers(tmp_path: Path) -> None
     manager.close()
     manager, log = open_log(tmp_path)
     assert log.producers.entries[5].last_sequence == 0
+    manager.close()
+
+
+@pytest.mark.parametrize("begins_at", [3, 5])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_copy_knows_producers_whose_records_are_gone(tmp_path: Path, begins_at: int, *, restarts: bool) -> None:
+    """Also where DeleteRecords has left the beginning of the log inside a batch, before which the copy begins: what
+    such a producer sends again is a duplicate, and not written once more."""
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    manager = open_manager(tmp_path / "one", tmp_path / "other")
+    log = manager.create(TP, TOPIC_ID)
+    send(log, 0, producer=5, count=3)
+    send(log, 0, producer=6, count=4)
+    log.update_high_watermark(7)
+    log.advance_start(begins_at)
+    elsewhere = next(each for each in manager.directories if each is not log.owner)
+    copy = manager.futures.create(TP, elsewhere)
+    copied = log.read(begins_at, 1 << 20, up_to_offset=7)
+    copy.append_as_follower(b"".join(part.read() for part in copied.ranges))
+    for part in copied.ranges:
+        part.release()
+    for task in manager.maintenance.truncation_tasks():
+        run_now(task)
+    flush = copy.flush_task()
+    if flush is not None:
+        run_now(flush)
+    copy.update_high_watermark(7)
+    moved = manager.futures.replace(TP)
+    if restarts:
+        manager.close()
+        manager = open_manager(tmp_path / "one", tmp_path / "other")
+        moved = manager.create(TP, TOPIC_ID)
+        moved.update_high_watermark(7)
+    assert (moved.log_start_offset, moved.log_end_offset) == (begins_at, 7)
+    again = send(moved, 0, producer=5, count=3)
+    assert (again.duplicate, again.first_offset) == (True, 0)
     manager.close()

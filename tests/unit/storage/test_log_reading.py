@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -26,8 +27,11 @@ from tidelog.storage.errors import WouldBlock
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_manager_settings import LogManagerSettings
+from tidelog.storage.readable_log import SEGMENTS_ASKED_MAX
 
 SIZE = len(batch(b"." * 100))
+MAX_TIMESTAMP_AT = 35
+"""Where a batch's header has its greatest timestamp, eight bytes."""
 
 
 def test_a_read_begins_with_the_batch_that_holds_the_offset(tmp_path: Path) -> None:
@@ -175,6 +179,41 @@ def test_a_timestamp_finds_the_first_record_that_is_as_late(tmp_path: Path) -> N
     assert log.offset_for_timestamp(NOW_MS + 52, up_to_offset=6) is None
 
 
+def test_a_timestamp_is_found_among_many_segments(tmp_path: Path) -> None:
+    """Of so many that they are not asked one by one, with times out of order; also when the log has grown, or was cut,
+    since a time was last looked for, and its first segments are gone."""
+    chance = random.Random(7)
+    size = len(batch(b"." * 10))
+    _, log = open_log(tmp_path, config=LogConfig(segment_bytes=size))
+    times: list[int] = []
+
+    def grow(count: int) -> None:
+        for _ in range(count):
+            times.append(NOW_MS + len(times) + chance.choice((0, 0, 300, -300)))
+            log.append(batch(b"." * 10, timestamp=times[-1]), leader_epoch=2, now_ms=NOW_MS)
+
+    def check() -> None:
+        kept = list(enumerate(times))[log.log_start_offset :]
+        for wanted in {*times[::7], min(times), max(times), max(times) + 1}:
+            found = log.offset_for_timestamp(wanted, up_to_offset=len(times))
+            first = next(((time, offset, 2) for offset, time in kept if time >= wanted), None)
+            assert found == first
+
+    grow(100)
+    assert len(log.segments) > 2 * SEGMENTS_ASKED_MAX
+    check()
+    grow(20)
+    check()
+    log.truncate_to(80)
+    del times[80:]
+    check()
+    grow(5)
+    check()
+    log.update_high_watermark(len(times))
+    log.advance_start(20)
+    check()
+
+
 def test_the_special_timestamps(tmp_path: Path) -> None:
     """Earliest, latest and the greatest timestamp of ListOffsets, with their leader epochs."""
     _, log = open_log(tmp_path)
@@ -196,6 +235,44 @@ def test_of_equal_greatest_timestamps_the_first_is_found(tmp_path: Path) -> None
     manager.abandon()
     _, again = open_log(tmp_path)
     assert again.offset_for_timestamp(-3, up_to_offset=4) == (NOW_MS + 500, 1, 0)
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+@pytest.mark.parametrize("bit", [0, 1, 4, 12])
+def test_a_misread_header_is_no_timestamp(tmp_path: Path, bit: int, is_cut: bool) -> None:
+    """A batch is read again, with its checksum, before its timestamp is remembered: retention goes by that.
+
+    In a closed segment one that is later than the time index says; in one that was just truncated every one.
+    """
+    disk = FaultyDisk()
+    config = LogConfig(index_interval_bytes=3 * SIZE, segment_bytes=12 * SIZE)
+    manager, log = open_log(tmp_path, disk=disk, config=config)
+    fill(log, 14)
+    manager.close()
+    manager = open_manager(tmp_path, disk=disk, config=config)
+    log = manager.create(TP, None)
+    newest = 11
+    if is_cut:
+        newest = 9
+        log.truncate_to(newest + 1)
+    path = tmp_path / str(TP) / f"{0:020d}.log"
+    sound = path.read_bytes()
+    misread = bytearray(sound)
+    position = newest * SIZE + MAX_TIMESTAMP_AT + 8 - 1 - bit // 8
+    misread[position] ^= 1 << bit % 8
+    reads = 0
+
+    def flip_first(happening: str, name: str) -> None:
+        nonlocal reads
+        if happening == "pread" and name.endswith(".log"):
+            reads += 1
+            path.write_bytes(misread if reads == 1 else sound)
+
+    disk.fault = flip_first
+    segment = log.segments[0]
+    assert segment.max_timestamp_so_far() == (NOW_MS + newest, newest)
+    assert reads
+    assert segment.find_max_timestamp() == (NOW_MS + newest, newest, 0)
 
 
 def test_epochs_know_where_they_end(tmp_path: Path) -> None:

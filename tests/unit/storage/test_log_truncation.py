@@ -196,3 +196,26 @@ def test_a_log_may_begin_inside_a_batch(tmp_path: Path) -> None:
     assert again is not None
     assert (again.log_start_offset, again.log_end_offset) == (12, 15)
     assert os.path.exists(f"{again.directory}/{10:020d}.log")
+
+
+def test_a_segment_that_is_closed_after_a_cut_is_flushed_with_its_indexes(tmp_path: Path) -> None:
+    """Also where the cut has removed the closed segment that was to be flushed first: recovery would not read the one
+    before again, and miss what its index of aborted transactions had in memory only."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    while len(log.segments) < 2:
+        fill(log, 1)
+    first = log.flush_task()
+    assert first is not None
+    run_now(first)
+    while len(log.segments) < 4:
+        fill(log, 1)
+    log.truncate_to(3)
+    settle(manager)
+    (cut,) = log.segments
+    while len(log.segments) < 2:
+        fill(log, 1)
+    assert log.recovery_point <= cut.base_offset, "Its indexes are not durable yet."
+    task = log.flush_task()
+    assert task is not None
+    run_now(task)
+    assert log.recovery_point == log.log_end_offset

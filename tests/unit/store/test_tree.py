@@ -184,3 +184,24 @@ def test_watchers_who_left_are_forgotten(tree: Tree) -> None:
     tree.watch_data("/a", "yours")
     tree.drop_watchers(lambda watcher: watcher == "mine")
     assert [watcher for watcher, _ in do(tree, SetData("/a", b"")).events] == ["yours"]
+
+
+@pytest.mark.parametrize("parent", ["", "/a"])
+def test_a_child_called_state_is_a_child_as_any_other(tree: Tree, parent: str) -> None:
+    """Alone and beside others, created, undone and deleted: partitions' nodes have no other."""
+    if parent:
+        do(tree, Create(parent))
+    do(tree, Create(f"{parent}/state", b"x"))
+    names, stat = tree.children(parent or "/")
+    assert (names, stat.num_children, stat.cversion) == (["state"], 1, 1)
+    if parent:
+        with pytest.raises(NotEmpty):
+            do(tree, Delete(parent))
+    with pytest.raises(NoNode):
+        do(tree, Create(f"{parent}/other"), Delete(f"{parent}/state"), SetData("/none", b""))
+    assert tree.children(parent or "/")[0] == ["state"]
+    do(tree, Create(f"{parent}/other"))
+    assert Tree(tree.snapshot()).children(parent or "/")[0] == ["other", "state"]
+    do(tree, Delete(f"{parent}/state"))
+    names, stat = tree.children(parent or "/")
+    assert (names, stat.num_children, stat.cversion) == (["other"], 1, 3)

@@ -15,6 +15,7 @@ from tests.waiting import eventually
 from tidelog.store.client import SessionState
 from tidelog.store.embedded import EmbeddedStore
 from tidelog.store.errors import ConnectionLoss, InvalidAcl, SessionExpired
+from tidelog.store.kazoo_handler import LoopHandler, Wire
 from tidelog.store.security import StoreSecurity
 from tidelog.store.tree import SessionRecord
 from tidelog.store.zookeeper import ZooKeeperStore
@@ -310,5 +311,20 @@ def test_agreed_timeout(served: Served) -> None:
             store = await ZooKeeperStore.connect(served.hosts, session_timeout_ms=asked, connection_timeout_ms=5000)
             assert store.session_timeout_ms == agreed
             await store.close()
+
+    run(scenario)
+
+
+def test_a_socket_that_another_thread_closes_is_told_by_the_read() -> None:
+    """The thread that reads looks again between two waits; it has to reconnect, not to end."""
+
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            wire = Wire(ours, LoopHandler(6000, 6000))
+            ours.close()
+            assert wire.wait_readable(None, 0.0) == [wire]
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                wire.recv(1)
 
     run(scenario)

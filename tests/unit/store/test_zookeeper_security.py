@@ -131,6 +131,14 @@ def test_a_login_that_is_refused(served: Served) -> None:
     ("settings", "reason"),
     [
         ({"zookeeper.ssl.client.enable": True, "zookeeper.ssl.truststore.location": "/trust.jks"}, "keytool"),
+        (
+            {
+                "zookeeper.ssl.client.enable": True,
+                "zookeeper.ssl.keystore.location": "/k",
+                "zookeeper.ssl.keystore.type": "JKS",
+            },
+            "keystore.location is a key store of the type JKS",
+        ),
         ({"zookeeper.ssl.client.enable": True, "zookeeper.ssl.crl.enable": True}, "revoked"),
         ({"zookeeper.sasl.jaas.config": "nonsense"}, "cannot be used"),
         ({"zookeeper.sasl.jaas.config": 'com.sun.Krb5LoginModule required keyTab="x";'}, "is the only one"),

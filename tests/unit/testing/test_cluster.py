@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -60,7 +61,7 @@ def admin(cluster: Cluster) -> AdminClient:
 def create(cluster: Cluster, topic: str, partitions: int, replicas: int, **config: str) -> None:
     settings = {name.replace("_", "."): value for name, value in config.items()}
     client = admin(cluster)  # Kept until the answer has come.
-    client.create_topics([NewTopic(topic, partitions, replicas, config=settings)])[topic].result(20)
+    client.create_topics([NewTopic(topic, partitions, replicas, config=settings)])[topic].result(180)
 
 
 def leaders(cluster: Cluster, topic: str) -> list[int]:
@@ -79,7 +80,7 @@ def send(cluster: Cluster, topic: str, partition: int, values: list[bytes]) -> N
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 1})
     for value in values:
         producer.produce(topic, value, partition=partition, on_delivery=lambda error, _: error and errors.append(error))
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
     assert errors == []
 
 
@@ -89,7 +90,7 @@ def read(cluster: Cluster, topic: str, partition: int, count: int) -> list[bytes
         consumer.assign([TopicPartition(topic, partition, 0)])
         values: list[bytes] = []
         while len(values) < count:
-            messages = consumer.consume(count - len(values), 20)
+            messages = consumer.consume(count - len(values), 180)
             assert messages, f"{len(values)} of {count} values came"
             for message in messages:
                 assert message.error() is None
@@ -101,7 +102,7 @@ def read(cluster: Cluster, topic: str, partition: int, count: int) -> list[bytes
 
 def registered(cluster: Cluster) -> list[str]:
     client = KazooClient(cluster.store)
-    client.start(20)
+    client.start(180)
     try:
         return sorted(client.get_children("/brokers/ids"))
     finally:
@@ -115,7 +116,7 @@ def test_every_broker_names_all_and_serves_its_part(cluster: Cluster) -> None:
         named = AdminClient({"bootstrap.servers": cluster.address(broker_id)}).list_topics(timeout=180).brokers
         assert sorted(named) == list(range(BROKERS))
     create(cluster, "spread", BROKERS, 1)
-    assert sorted(leaders(cluster, "spread")) == list(range(BROKERS))
+    until(lambda: sorted(leaders(cluster, "spread")) == list(range(BROKERS)), "each broker leads a partition")
     for partition in range(BROKERS):
         send(cluster, "spread", partition, [b"%d" % partition])
         assert read(cluster, "spread", partition, 1) == [b"%d" % partition]
@@ -151,7 +152,7 @@ def test_groups_work_on_several_brokers(cluster: Cluster) -> None:
         assert consumer.committed([TopicPartition("committed", 0)], timeout=180)[0].offset == 7
     finally:
         consumer.close()
-    replicas = admin(cluster).list_topics("__consumer_offsets", timeout=20).topics["__consumer_offsets"].partitions
+    replicas = admin(cluster).list_topics("__consumer_offsets", timeout=180).topics["__consumer_offsets"].partitions
     assert {len(partition.replicas) for partition in replicas.values()} == {BROKERS}
 
 
@@ -183,7 +184,9 @@ def test_a_setting_that_cannot_be_ends_the_start() -> None:
             Cluster({"broker.id": 4}, brokers=2, processes=processes).start()
         with pytest.raises(ValueError, match=r"num\.partitions"):
             Cluster({"num.partitions": "many"}, brokers=2, processes=processes).start()
-    assert set(threading.enumerate()) == before
+    # This module's cluster may begin threads for its directories meanwhile.
+    begun = {thread.name for thread in set(threading.enumerate()) - before}
+    assert not [name for name in begun if not name.startswith("tidelog-io ")]
 
 
 def test_a_broker_that_is_none_is_refused(cluster: Cluster) -> None:
@@ -280,7 +283,7 @@ def test_a_broker_that_fails_leaves_the_others(caplog: pytest.LogCaptureFixture)
 
         cluster.call(fail)
         until(lambda: sorted(cluster.runtimes) == [1], "broker 0 has stopped")
-        assert registered(cluster) == ["1"]
+        until(lambda: registered(cluster) == ["1"], "its registration is gone")
     assert "broker 0: every log directory has failed" in caplog.text
     alone = Cluster()
     alone.start()
@@ -304,14 +307,14 @@ def test_a_store_without_room_is_waited_for(processes: bool, monkeypatch: pytest
         create(cluster, "t", 2, 2)
         full.set()
         client = admin(cluster)
-        waiting = client.create_topics([NewTopic("late", 1, 2)], operation_timeout=30, request_timeout=60)["late"]
+        waiting = client.create_topics([NewTopic("late", 1, 2)], operation_timeout=180, request_timeout=240)["late"]
         for partition in range(2):
             send(cluster, "t", partition, [b"meanwhile"])
             assert read(cluster, "t", partition, 1) == [b"meanwhile"]
         assert not waiting.done()
         assert sorted(leaders(cluster, "t")) == [0, 1]
         full.clear()
-        waiting.result(30)
+        waiting.result(180)
         send(cluster, "late", 0, [b"then"])
         assert cluster.is_running
 
@@ -333,6 +336,20 @@ def test_a_store_that_fails_ends_the_cluster(processes: bool, monkeypatch: pytes
     with pytest.raises(BrokerFailed, match="the metadata store failed: No space left on device"):
         cluster.stop()
     assert all(free(address) for address in addresses)
+
+
+def test_a_store_that_fails_meanwhile_ends_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker would ask it again and again."""
+    commit, commits = SqlitePersistence.commit, itertools.count()
+
+    async def fail(persistence: SqlitePersistence, changes: Changes) -> None:
+        if next(commits) == 2:
+            raise PersistenceFailed("Input/output error")
+        await commit(persistence, changes)
+
+    monkeypatch.setattr(SqlitePersistence, "commit", fail)
+    with pytest.raises(BrokerFailed, match="the metadata store failed: Input/output error"):
+        Cluster().start()
 
 
 def test_a_secured_cluster_keeps_its_users(tmp_path: Path) -> None:

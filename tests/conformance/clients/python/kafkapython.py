@@ -11,7 +11,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from kafka.errors import KafkaError, ProducerFencedError
+from kafka.errors import KafkaConnectionError, KafkaError, ProducerFencedError
 
 from tests.conformance.clients.python.speech import grouped, leaving, options, say, values_of
 
@@ -55,6 +55,15 @@ def after(records: list[Any]) -> dict[TopicPartition, OffsetAndMetadata]:
 
 
 def joined(given: dict[str, str]) -> KafkaConsumer:
+    """A member; made anew where the client gives up because the broker that it asks first is down."""
+    while True:
+        try:
+            return member(given)
+        except KafkaConnectionError as failed:
+            say("error", error=repr(failed))
+
+
+def member(given: dict[str, str]) -> KafkaConsumer:
     session_ms = int(given.get("session_timeout_ms", "10000"))
     listener = Listener()
     consumer = KafkaConsumer(
@@ -77,7 +86,12 @@ def joined(given: dict[str, str]) -> KafkaConsumer:
 
 
 def take(consumer: KafkaConsumer) -> list[Any]:
-    found = consumer.poll(timeout_ms=100)
+    """What a poll gives; nothing where a broker that is down fails it: an application polls again."""
+    try:
+        found = consumer.poll(timeout_ms=100)
+    except KafkaConnectionError as failed:
+        say("error", error=repr(failed))
+        return []
     return [record for records in found.values() for record in records]
 
 

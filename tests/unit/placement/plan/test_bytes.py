@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import itertools
 import random
 
@@ -125,6 +126,19 @@ def test_small_ones_are_solved_to_the_end() -> None:
         assert planned.plan.bytes_least == pytest.approx(moved, rel=1e-3), seed
         compared += 1
     assert compared >= 10
+
+
+@pytest.mark.skipif(not exact.is_installed(), reason="needs the extra `plan`")
+def test_small_ones_are_solved_beside_other_users_of_the_solver() -> None:
+    """HiGHS keeps its threads for the whole process, and does not run for a caller that asks for another number."""
+    highs = importlib.import_module(exact.SOLVER)
+    highs.Highs.resetGlobalScheduler(True)
+    other = highs.Highs()
+    other.setOptionValue("output_flag", False)
+    other.setOptionValue("threads", 3)
+    other.minimize(other.addBinary())
+    planned = make_plan(cluster(3, 1, 6, 1, seed=0, mean=12), Goals(balance=(Balance.BYTES,), tolerance=0.3))
+    assert planned.plan.bytes_least == planned.plan.bytes
 
 
 def test_a_part_of_a_plan_is_the_one_that_does_most() -> None:

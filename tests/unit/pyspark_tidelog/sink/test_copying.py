@@ -3,89 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-import uuid
 
 import pyarrow as pa
 import pytest
+from tests.unit.pyspark_tidelog.sink.site import Site, values
 from tests.unit.pyspark_tidelog.spark_fixtures import Broker
 
 from pyspark_tidelog.sink import copying
 from pyspark_tidelog.sink.copying import commit_batch_job, commit_micro_batch
 from pyspark_tidelog.sink.errors import RowRefused, WriteStopped
-from pyspark_tidelog.sink.options import Delivery, SinkOptions, parse_sink_options
+from pyspark_tidelog.sink.options import Delivery, parse_sink_options
 from pyspark_tidelog.sink.staged import Decision, StagedWrite, pack
 from pyspark_tidelog.sink.task import stage
 from pyspark_tidelog.sink.writers import TidelogBatchWriter
 from tidelog.client import admin
-from tidelog.client.fetching import READ_COMMITTED, FetchSettings
 from tidelog.client.transacting import begin_transaction
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import TopicPartition
-from tidelog.records.columns import AbortedTransactions, decode_columns
-
-
-class Site:
-    """A topic, a query that writes into it, and a reader of committed records."""
-
-    def __init__(self, broker: Broker, partitions: int = 2) -> None:
-        self._broker = broker
-        self.client = broker.client
-        self.topic = f"t-{uuid.uuid4().hex[:10]}"
-        self.query = uuid.uuid4().hex
-        self.partitions = partitions
-        self.create(self.topic, partitions)
-        self.options = parse_sink_options(
-            {
-                "kafka.bootstrap.servers": broker.bootstrap,
-                "topic": self.topic,
-                "stagingPartitions": "2",
-                "partitioner": "round_robin",
-                "kafka.batch.size": "200",
-            }
-        )
-
-    def create(self, topic: str, partitions: int, **configs: str) -> None:
-        new = admin.NewTopic(
-            topic, partitions, 1, configs={key.replace("_", "."): text for key, text in configs.items()}
-        )
-        outcome = self.client.run(admin.create_topics(self.client.routing, [new]))[topic]
-        assert not isinstance(outcome, KafkaError), outcome
-
-    def attempt(
-        self, batch: int, *values: str, is_query: bool = True, options: SinkOptions | None = None
-    ) -> StagedWrite:
-        """A task attempt that stages these rows."""
-        rows = pa.RecordBatch.from_arrays([pa.array([value.encode() for value in values])], ["value"])
-        return stage(options or self.options, ("value",), [rows], query=self.query, batch=batch, is_query=is_query)
-
-    def commit(self, batch: int, *writes: StagedWrite) -> Decision:
-        return commit_micro_batch(self.options, writes, batch)
-
-    def committed(self, topic: str | None = None) -> list[str]:
-        """The values that a reader of committed records sees, without an order."""
-        found: list[str] = []
-        for number in range(self.partitions):
-            partition = TopicPartition(topic or self.topic, number)
-            end = self.client.offsets({partition: -1}, isolation=READ_COMMITTED)[partition].offset
-            for data in self.client.iterate_fetch(partition, 0, end, FetchSettings(isolation=READ_COMMITTED)):
-                columns = decode_columns(data.records, end_offset=end, aborted=AbortedTransactions(data.aborted))
-                assert columns.value is not None
-                offsets = memoryview(columns.value.offsets).cast("B").cast("i")
-                content = bytes(columns.value.data or b"")
-                found += [content[offsets[row] : offsets[row + 1]].decode() for row in range(columns.rows)]
-        return sorted(found)
-
-    def until_settled(self) -> None:
-        self._broker.settle(self.topic)
 
 
 @pytest.fixture
 def site(broker: Broker) -> Site:
     return Site(broker)
-
-
-def values(prefix: str, count: int) -> list[str]:
-    return [f"{prefix}{number:04}" for number in range(count)]
 
 
 def test_winners_alone_are_copied(site: Site) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from sim.checks.complaints import Complaints
-from sim.checks.flushes import check_flushes
+from sim.checks.flushes import FlushChecks
+from sim.checks.replicas import ReplicaChecker
 from sim.invariants import InvariantBrokenError
 from sim.machine import DATA
 from sim.plan import FaultKind
@@ -28,6 +29,7 @@ from tidelog.metadata.znodes import CONTROLLER, PartitionState, encode_controlle
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition
 from tidelog.records.batch import patch
+from tidelog.replication.follower import Phase
 from tidelog.storage.checkpoints import encode_offsets
 from tidelog.store.tree import SessionRecord, Tree, parent_of
 
@@ -53,14 +55,22 @@ def machine_with(*, synced: int, written: int, flushed: int, start: int = 0, rec
             file.fsync()
     checkpoint = mount.open(f"{DATA}/recovery-point-offset-checkpoint", create=True)
     checkpoint.pwrite(encode_offsets({PARTITION: recovery_point}), 0)
-    log = SimpleNamespace(is_offline=False, log_start_offset=start, flushed_offset=flushed, directory=FOLDER)
-    replica = SimpleNamespace(log=log, topic_partition=PARTITION)
+    log = SimpleNamespace(
+        is_offline=False,
+        log_start_offset=start,
+        flushed_offset=flushed,
+        recovery_point=recovery_point,
+        segments=[],
+        directory=FOLDER,
+        truncation_is_pending=False,
+    )
+    replica = SimpleNamespace(log=log, topic_partition=PARTITION, leader=None)
     return SimpleNamespace(
         name="broker1",
         is_ready=True,
         process=object(),
         disk=disk,
-        node=SimpleNamespace(replicas=[replica]),
+        node=SimpleNamespace(replicas=[replica], fetcher_manager={}),
         log_dirs=(DATA,),
         folder_of=lambda partition: FOLDER,
     )
@@ -71,24 +81,90 @@ class TestFlushes:
 
     def test_what_is_synced_may_count_as_flushed(self) -> None:
         """All of it, a part of it, and a log of which nothing is there to be lost."""
-        check_flushes([machine_with(synced=3, written=3, flushed=3, recovery_point=3)])
-        check_flushes([machine_with(synced=2, written=3, flushed=2, recovery_point=1)])
-        check_flushes([machine_with(synced=0, written=0, flushed=0)])
+        FlushChecks([machine_with(synced=3, written=3, flushed=3, recovery_point=3)]).check()
+        FlushChecks([machine_with(synced=2, written=3, flushed=2, recovery_point=1)]).check()
+        FlushChecks([machine_with(synced=0, written=0, flushed=0)]).check()
 
     def test_what_is_not_synced_may_not(self) -> None:
         """Neither for the high watermark, nor for recovery."""
         with pytest.raises(InvariantBrokenError, match="says that it has flushed 3"):
-            check_flushes([machine_with(synced=2, written=3, flushed=3)])
+            FlushChecks([machine_with(synced=2, written=3, flushed=3)]).check()
         with pytest.raises(InvariantBrokenError, match="has the recovery point 3"):
-            check_flushes([machine_with(synced=2, written=3, flushed=2, recovery_point=3)])
+            FlushChecks([machine_with(synced=2, written=3, flushed=2, recovery_point=3)]).check()
+
+    @pytest.mark.parametrize("role", ["leader", "follower"])
+    def test_no_more_is_reported_than_is_flushed(self, role: str) -> None:
+        """With flush.messages=1 acks=all goes by what leaders and followers count as flushed; not while a log is being
+        cut, when that is about to follow.
+        """
+        machine = machine_with(synced=2, written=3, flushed=2)
+        (replica,) = machine.node.replicas
+        counts = SimpleNamespace(flushed_end=2, phase=Phase.FETCHING)
+        if role == "leader":
+            replica.leader = counts
+        else:
+            machine.node.fetcher_manager[PARTITION] = SimpleNamespace(replica=replica, follower=counts)
+        FlushChecks([machine]).check()
+        counts.flushed_end = 3
+        with pytest.raises(InvariantBrokenError, match=f"a {role}, counts 3 as flushed, its log 2"):
+            FlushChecks([machine]).check()
+        replica.log.truncation_is_pending = True
+        FlushChecks([machine]).check()
 
     def test_what_lies_before_the_start_is_nobodys(self) -> None:
         """A log that begins anew at 3, with a batch that began before: lost up to there is as good as deleted. One
         offset more, and it counts.
         """
-        check_flushes([machine_with(synced=0, written=3, flushed=3, start=3, recovery_point=3)])
+        FlushChecks([machine_with(synced=0, written=3, flushed=3, start=3, recovery_point=3)]).check()
         with pytest.raises(InvariantBrokenError):
-            check_flushes([machine_with(synced=0, written=4, flushed=4, start=3)])
+            FlushChecks([machine_with(synced=0, written=4, flushed=4, start=3)]).check()
+
+
+def machine_with_epochs(name: str, epochs: dict[int, int], start: int) -> Any:
+    """A broker's machine whose log has a batch of one record at each of the offsets, and begins at `start`."""
+    disk = SimulatedDisk(SeededRandom(1), lambda: 0)
+    mount = disk.mount()
+    mount.make_directories(FOLDER)
+    file = mount.open(SEGMENT, create=True)
+    for offset, epoch in epochs.items():
+        data = batch(b"value")
+        patch(data, 0, base_offset=offset, leader_epoch=epoch)
+        file.pwrite(data, file.size())
+    replica = SimpleNamespace(log=SimpleNamespace(log_start_offset=start))
+    node = SimpleNamespace(replicas={PARTITION: replica})
+    return SimpleNamespace(name=name, is_ready=True, disk=disk, node=node, folder_of=lambda partition: FOLDER)
+
+
+class TestReplicas:
+    """`sim.checks.replicas`: what follows what is the same on all replicas."""
+
+    def test_what_another_epoch_left_behind_counts_from_the_start_of_the_log_on(self) -> None:
+        """A follower cut its log where its leader's begins: nothing reads or compares what it has before that."""
+        leader = machine_with_epochs("broker1", {0: 5, 1: 5, 2: 5}, start=0)
+        for start in (2, 1):
+            follower = machine_with_epochs("broker2", {0: 4, 1: 4, 2: 5}, start=start)
+            checker = ReplicaChecker([leader, follower], None)
+            assert checker.end(leader, PARTITION) == 3
+            if start == 2:
+                assert checker.end(follower, PARTITION) == 3
+            else:
+                with pytest.raises(InvariantBrokenError, match="invariant 4"):
+                    checker.end(follower, PARTITION)
+
+    def test_a_high_watermark_goes_back_for_a_truncation_only(self) -> None:
+        """In one process, of one log."""
+        machine: Any = SimpleNamespace(name="broker1", broker_id=1)
+        log = SimpleNamespace(is_offline=False, truncations=0)
+        replica: Any = SimpleNamespace(topic_partition=PARTITION, log=log, high_watermark=7)
+        checker = ReplicaChecker([], None)
+        checker._check_high_watermark(machine, replica)
+        log.truncations, replica.high_watermark = 1, 5
+        checker._check_high_watermark(machine, replica)
+        replica.high_watermark = 4
+        with pytest.raises(InvariantBrokenError, match="high watermark 4 on broker1, 5 was known"):
+            checker._check_high_watermark(machine, replica)
+        reborn: Any = SimpleNamespace(topic_partition=PARTITION, log=log, high_watermark=3)
+        checker._check_high_watermark(machine, reborn)
 
 
 class Store:
@@ -271,7 +347,7 @@ class Asked:
         """As a client does."""
         found = SimpleNamespace(error_code=self.code, partition_epoch=self.partition_epoch)
         topic = SimpleNamespace(partitions=[found], partition_errors=[found])
-        return SimpleNamespace(error_code=0, responses=[topic], topics=[topic])
+        return SimpleNamespace(error_code=0, responses=[topic], topics=[topic], partition_errors=[found])
 
     def probe(self, kind: str) -> int:
         """Asks in that way, many times; how often it was refused."""
@@ -287,12 +363,12 @@ class Asked:
 class TestProber:
     """Invariant 7: what is out of date is refused."""
 
-    @pytest.mark.parametrize("kind", ["_fetch", "_order", "_alter"])
+    @pytest.mark.parametrize("kind", ["_fetch", "_order", "_alter", "_stop"])
     def test_a_refusal_is_right(self, kind: str) -> None:
         """Whatever the reason that is given."""
         assert Asked(ErrorCode.FENCED_LEADER_EPOCH).probe(kind) > 10
 
-    @pytest.mark.parametrize("kind", ["_fetch", "_order"])
+    @pytest.mark.parametrize("kind", ["_fetch", "_order", "_stop"])
     def test_an_acceptance_is_not(self, kind: str) -> None:
         """An answer without an error is the end of the run."""
         with pytest.raises(InvariantBrokenError, match=r"invariant 7 .*accepts what is out of date"):

@@ -28,20 +28,32 @@ class Brokers:
     def __init__(self) -> None:
         self.coordinator = 1
         self.error = ErrorCode.NONE
+        self.epoch = 3
+        self.partitions = [0]
+        self.committed_with: list[int] = []
+        """Epochs of commits."""
+        self.commit_error = ErrorCode.NONE
 
     async def ask_any(self, _key: ApiKey, _message: Any) -> Any:
         found = messages.FindCoordinatorResponse.Coordinator(node_id=self.coordinator)
         return messages.FindCoordinatorResponse(coordinators=[found])
 
-    async def ask(self, _broker: int, key: ApiKey, _message: Any, _timeout_s: float, _version: int | None) -> Any:
+    async def ask(self, _broker: int, key: ApiKey, message: Any, _timeout_s: float, _version: int | None) -> Any:
         if key is ApiKey.OFFSET_FETCH:
             fetched = messages.OffsetFetchResponse
             nothing = fetched.OffsetFetchResponsePartitions(partition_index=0, committed_offset=-1)
             topic = fetched.OffsetFetchResponseTopics(name="t", partitions=[nothing])
             return fetched(groups=[fetched.OffsetFetchResponseGroup(topics=[topic])])
+        if key is ApiKey.OFFSET_COMMIT:
+            self.committed_with.append(message.generation_id_or_member_epoch)
+            committed = messages.OffsetCommitResponse
+            outcome = committed.OffsetCommitResponsePartition(partition_index=0, error_code=int(self.commit_error))
+            return committed(topics=[committed.OffsetCommitResponseTopic(name="t", partitions=[outcome])])
         kind = messages.ConsumerGroupHeartbeatResponse
-        own = kind.TopicPartitions(topic_id=TOPIC_ID, partitions=[0])
-        return kind(error_code=int(self.error), member_epoch=3, assignment=kind.Assignment(topic_partitions=[own]))
+        own = kind.TopicPartitions(topic_id=TOPIC_ID, partitions=self.partitions)
+        return kind(
+            error_code=int(self.error), member_epoch=self.epoch, assignment=kind.Assignment(topic_partitions=[own])
+        )
 
 
 class Group:
@@ -56,7 +68,8 @@ class Group:
 
     def member(self, name: str) -> ConsumerMember:
         arguments: Any = (name, [P0], self.history, self.brokers, SeededRandom(1, name), self.trace)
-        return ConsumerMember(*arguments, topic_ids={"t": TOPIC_ID})
+        belated = SeededRandom(1, "belated")
+        return ConsumerMember(*arguments, topic_ids={"t": TOPIC_ID}, belated=belated)
 
 
 @pytest.mark.parametrize("deposed", [False, True])
@@ -108,3 +121,45 @@ def test_the_member_of_a_group_that_has_expired_joins_under_a_new_name() -> None
 
     asyncio.run(scenario())
     assert group.history.holdings[P0].member == "one-2"
+
+
+@pytest.mark.parametrize("silent_s", [0.5, SESSION_S])
+def test_a_member_that_was_heard_in_time_is_not_put_out(silent_s: float) -> None:
+    """Within a session from its last heartbeat the coordinator cannot have forgotten it; later it can."""
+    group = Group()
+    member = group.member("one")
+
+    async def scenario() -> None:
+        await member._join()
+        group.now_s = silent_s
+        group.brokers.error = ErrorCode.UNKNOWN_MEMBER_ID
+        with contextlib.suppress(ConnectionError):
+            await member._heartbeat()
+
+    is_early = silent_s < SESSION_S
+    expected = pytest.raises(InvariantBrokenError, match="is put out") if is_early else contextlib.nullcontext()
+    with expected:
+        asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("error", [ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.NONE])
+def test_a_commit_of_before_the_partition_was_given_is_refused(
+    monkeypatch: pytest.MonkeyPatch, error: ErrorCode
+) -> None:
+    """A member that gets a partition may commit as if with an epoch in which it did not have it."""
+    monkeypatch.setattr("sim.workloads.members.BELATED_CHANCE", 1.0)
+    group = Group()
+    group.brokers.partitions = []
+    group.brokers.commit_error = error
+    member = group.member("one")
+
+    async def scenario() -> None:
+        await member._join()
+        group.brokers.epoch, group.brokers.partitions = 4, [0]
+        await member._heartbeat()
+
+    taken = error is ErrorCode.NONE
+    expected = pytest.raises(InvariantBrokenError, match="of before") if taken else contextlib.nullcontext()
+    with expected:
+        asyncio.run(scenario())
+    assert group.brokers.committed_with == [2]

@@ -49,6 +49,25 @@ def outcomes(scenario: str, *, seeds: int = 40) -> set[bytes | None]:
     return found
 
 
+def test_a_file_is_torn_where_a_later_part_survives_alone() -> None:
+    """A beginning, or nothing, of what was not synced is no tear."""
+    seen = set()
+    for seed in range(60):
+        device = disk(seed)
+        mount = device.mount()
+        mount.make_directories("/d")
+        mount.sync_file_system("/")
+        data = bytes([1]) * PAGE + bytes([2]) * PAGE
+        write(mount, "/d/f", b"", fsync=True)
+        mount.fsync_directory("/d")
+        write(mount, "/d/f", data)
+        device.power_cut()
+        is_torn = "/d/f" in device.torn
+        assert is_torn is not data.startswith(device.read("/d/f"))
+        seen.add(is_torn)
+    assert seen == {True, False}
+
+
 @pytest.mark.parametrize(
     ("scenario", "expected"),
     [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import random
 import time
 from collections.abc import Callable
 from typing import Any
@@ -261,3 +263,25 @@ def test_streams_are_independent() -> None:
     assert first.stream("disk").token(8) == second.stream("disk").token(8)
     assert first.stream("disk").token(8) != second.stream("network").token(8)
     assert SeededRandom(5).token(8) != SeededRandom(6).token(8)
+
+
+def test_draws_are_those_of_pythons_own_random() -> None:
+    """By a shorter way: a seed of before stays the run that it was."""
+    ours, own = SeededRandom(5, "stream"), random.Random("5/stream")
+    for bound in (1, 2, 3, 7, 64, 65, 1000, 2**40):
+        assert ours.below(bound) == own.randrange(bound)
+        assert ours.between(0.25, bound) == own.uniform(0.25, bound)
+        assert ours.chance(0.3) == (own.random() < 0.3)
+    with pytest.raises(ValueError, match="nothing is below 0"):
+        ours.below(0)
+
+
+def test_a_traces_digest_is_that_of_its_lines() -> None:
+    """However many they are, and however often it is asked for."""
+    trace = Trace(lambda: 1.5)
+    lines = []
+    for number in range(600):
+        trace.record("event", number)
+        lines.append(f"1.500000 event {number}\n")
+        if number in (0, 300, 599):
+            assert trace.digest() == hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -29,9 +29,11 @@ class Lives(RuleBasedStateMachine):
         assignor=st.sampled_from(["range", "cooperative-sticky"]),
         interval_ms=st.sampled_from([0, 1000]),
         classic_first=st.booleans(),
+        at_once_max=st.sampled_from([0, 512]),
     )
-    def begin(self, assignor: str, interval_ms: int, classic_first: bool) -> None:
-        self.world = World(topics=view(a=4, b=1), assignment_interval_ms=interval_ms)
+    def begin(self, assignor: str, interval_ms: int, classic_first: bool, at_once_max: int) -> None:
+        """With 0 each target is computed in steps, between which all the rest happens."""
+        self.world = World(topics=view(a=4, b=1), assignment_interval_ms=interval_ms, assigned_at_once_max=at_once_max)
         self.sizes = {"a": 4, "b": 1}
         self.incarnations: dict[str, int] = {}
         self.versions = 1
@@ -111,6 +113,11 @@ class Lives(RuleBasedStateMachine):
         for client in self.alive():
             if client is not slow:
                 client.step()
+
+    @rule(times=st.integers(1, 6))
+    def tick(self, times: int) -> None:
+        for _ in range(times):
+            self.world.tick()
 
     @rule(place=PLACES)
     def revoke(self, place: int) -> None:

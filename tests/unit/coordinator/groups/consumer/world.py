@@ -30,11 +30,13 @@ from tidelog.coordinator.groups.coordinator import GroupCoordinator
 from tidelog.coordinator.groups.embedded_protocol import encode_assignment, parse_assignment, parse_subscription
 from tidelog.coordinator.groups.settings import GroupSettings
 from tidelog.coordinator.groups.topics_view import TopicRights, TopicsView, TopicView
+from tidelog.coordinator.records import PreparedRecords
 from tidelog.coordinator.result import Result
 from tidelog.coordinator.state_machine import TimePassed
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.protocol import codec, messages
+from tidelog.records.record import decode_records
 
 SESSION_MS = 10_000
 REBALANCE_MS = 20_000
@@ -118,9 +120,23 @@ class World:
 
     def _carry_out(self, result: Result[Any, Any]) -> None:
         for record in result.writes:
-            self.log.append(record.encode())
+            if isinstance(record, PreparedRecords):
+                assert len(result.writes) == 1
+                self.log.extend(
+                    (each.key or b"", each.value) for each in decode_records(record.body, record.count, 0, 0)
+                )
+            else:
+                self.log.append(record.encode())
             self.machine.replay(record)
         self.replies.update(result.replies)
+
+    def tick(self) -> bool:
+        """Carries out one thing that is due now; whether there was one."""
+        due = self.machine.next_due_ms
+        if due is None or due > self.now_ms:
+            return False
+        self._handle(TimePassed(self.wall_ms))
+        return True
 
     def pass_time(self, ms: int) -> None:
         """Deadlines come in their order."""

@@ -1,0 +1,76 @@
+"""A broker's own settings are altered by asking that broker, whichever controls the cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.broker.several import Brokers, brokers_of, run
+
+from tidelog.controller.requests import AlterOperation
+from tidelog.metadata.image import ConfigResource, ConfigResourceType
+from tidelog.model.errors import ErrorCode
+from tidelog.protocol import messages
+
+RETENTION = "log.retention.ms"
+Outcome = tuple[ErrorCode, str | None]
+
+
+def broker(number: int) -> ConfigResource:
+    return ConfigResource(ConfigResourceType.BROKER, str(number))
+
+
+async def alter(brokers: Brokers, asked: int, *resources: ConfigResource, value: str = "1000") -> list[Outcome]:
+    """Sets one setting of each resource, by one request; the outcomes in its order."""
+    kind = messages.IncrementalAlterConfigsRequest
+    request = kind(
+        resources=[
+            kind.AlterConfigsResource(
+                resource_type=each.type,
+                resource_name=each.name,
+                configs=[kind.AlterableConfig(name=RETENTION, config_operation=AlterOperation.SET, value=value)],
+            )
+            for each in resources
+        ]
+    )
+    answer = await (await brokers.connect(asked)).request(request)
+    assert [(each.resource_type, each.resource_name) for each in answer.responses] == list(resources)
+    return [(ErrorCode(each.error_code), each.error_message) for each in answer.responses]
+
+
+def unexpected(asked: int, named: int) -> Outcome:
+    return ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {asked}, but received {named}"
+
+
+@pytest.mark.row("R07")
+def test_another_brokers_settings_are_refused(tmp_path: Path) -> None:
+    """By the controller and by the others; what else the request has is carried out."""
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 2) as brokers:
+            everyone = ConfigResource(ConfigResourceType.BROKER, "")
+            for asked in (0, 1):
+                other = 1 - asked
+                assert await alter(brokers, asked, broker(other)) == [unexpected(asked, other)]
+                assert await alter(brokers, asked, broker(7)) == [unexpected(asked, 7)]
+                nothing = ErrorCode.NONE, None
+                outcomes = await alter(brokers, asked, broker(asked), broker(other), everyone, value=f"{asked}000")
+                assert outcomes == [nothing, unexpected(asked, other), nothing]
+                config = brokers.running[asked].config
+                assert config.dynamic_broker == {RETENTION: f"{asked}000"}
+
+    run(check())
+
+
+def test_the_broker_that_is_asked_judges_what_only_it_can_look_at(tmp_path: Path) -> None:
+    """Its key stores, also where another broker is the controller."""
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 2) as brokers:
+            for asked in (0, 1):
+                brokers.running[asked].node.refused_settings = lambda values: f"no such file: {values[RETENTION]}"
+                (outcome,) = await alter(brokers, asked, broker(asked))
+                reason = "Validation of dynamic config update of SSLFactory failed: no such file: 1000"
+                assert outcome == (ErrorCode.INVALID_REQUEST, reason)
+
+    run(check())

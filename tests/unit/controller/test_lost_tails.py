@@ -1,0 +1,429 @@
+"""After a power cut of all brokers: the member of the ISR that has kept most leads, and the others are waited for."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.controller.harness import SESSION, broker
+from tests.unit.controller.test_damaged_replicas import LATER, T0, Marked, damage
+
+from tidelog.controller.elections import UNCLEAN_SETTING
+from tidelog.controller.events import (
+    ConfigsChanged,
+    LeaderBalanceDue,
+    LogEndsDue,
+    LogEndsLearned,
+    MembersDue,
+    SessionsProven,
+)
+from tidelog.controller.requests import ElectionType, ElectLeaders
+from tidelog.controller.settings import ControllerSettings
+from tidelog.metadata.image import ConfigResource, ConfigResourceType
+from tidelog.metadata.operations import Create, Delete
+from tidelog.metadata.replica_marks import booted_path
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import BrokerId, LeaderEpoch, Offset
+
+WAIT_MS = ControllerSettings().isr_return_wait_ms
+
+
+class Booted(Marked):
+    """The same, whose brokers say that their machines were booted anew."""
+
+    def booted(self, *broker_ids: int) -> None:
+        self.unclean(*broker_ids)
+        for id in broker_ids:
+            self.tree.transact(SESSION, [Create(booted_path(id))], 0)
+
+    def log_end(self, broker_id: int, end: int, epoch: int = 0) -> None:
+        """A broker's answer."""
+        self.run(LogEndsLearned(BrokerId(broker_id), {T0: (LeaderEpoch(epoch), Offset(end))}))
+
+    def due(self) -> None:
+        """The wait for members is over."""
+        [due] = self.timers()
+        self.now_ms = due.due_ms
+        self.run(due)
+
+    def timers(self) -> list[MembersDue]:
+        return [timer.event for timer in self.last.timers if isinstance(timer.event, MembersDue)]
+
+    @property
+    def asked(self) -> set[int]:
+        return set(self.sent("ListOffsetsRequest"))
+
+
+def test_the_member_that_has_kept_most_leads_though_it_is_back_last() -> None:
+    """The first one back waits; the others that have less leave the ISR until they have fetched it."""
+    cluster = Booted([0, 1, 2])
+    cluster.booted(0, 1, 2)
+    cluster.restart_all(0)
+    assert cluster.state == (-1, (0, 1, 2))
+    assert cluster.asked == {0}
+    assert [due.due_ms for due in cluster.timers()] == [WAIT_MS]
+    cluster.log_end(0, 70)
+    cluster.come(0, 1)
+    assert cluster.state == (-1, (0, 1, 2))
+    cluster.log_end(1, 95)
+    cluster.come(0, 1, 2)
+    assert cluster.state == (-1, (0, 1, 2))
+    cluster.log_end(2, 70)
+    assert cluster.state == (1, (1,))
+
+
+def test_the_last_epoch_counts_before_the_length() -> None:
+    """What a later leader had comes after all that was committed before."""
+    cluster = Booted([0, 1])
+    cluster.booted(0, 1)
+    cluster.live(broker(0, 1), broker(2, 3))
+    cluster.live(broker(0, 1), broker(1, 2), broker(2, 3))
+    cluster.propose(0, 1)
+    assert cluster.partition("t").leader_epoch == 1
+    cluster.restart_all(0, 1)
+    cluster.log_end(0, 100, epoch=0)
+    cluster.log_end(1, 80, epoch=1)
+    assert cluster.state == (1, (1,))
+
+
+def test_the_preferred_replica_is_not_made_the_leader_meanwhile() -> None:
+    """Neither by hand nor by the balance, which comes by five seconds after a controller began."""
+    cluster = Booted([0, 1])
+    cluster.booted(0)
+    cluster.restart_all(0)
+    cluster.run(LeaderBalanceDue())
+    assert cluster.state == (-1, (0, 1))
+    [outcome] = cluster.ask(ElectLeaders(ElectionType.PREFERRED, [T0]))
+    assert outcome.error is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert cluster.state == (-1, (0, 1))
+
+
+def test_members_with_equal_logs_stay_in_sync() -> None:
+    """Nothing was lost, or all have lost the same: the first of the assignment leads."""
+    cluster = Booted([2, 0, 1])
+    cluster.booted(0, 1, 2)
+    cluster.restart_all(0, 1, 2)
+    for id in (0, 1, 2):
+        cluster.log_end(id, 50)
+    assert cluster.state == (2, (2, 0, 1))
+
+
+def test_the_wait_ends() -> None:
+    """Those that are there by then are compared; the one that is away is out of the ISR."""
+    cluster = Booted([0, 1, 2])
+    cluster.booted(0, 1, 2)
+    cluster.restart_all(0, 1)
+    cluster.log_end(0, 70)
+    cluster.log_end(1, 80)
+    assert cluster.state == (-1, (0, 1, 2))
+    cluster.now_ms = WAIT_MS
+    cluster.run(MembersDue(WAIT_MS))
+    assert cluster.state == (1, (1,))
+    cluster.come(0, 1, 2)
+    assert cluster.state == (1, (1,))
+
+
+def test_the_wait_ends_though_a_clock_lags_behind_its_timer() -> None:
+    cluster = Booted([0, 1])
+    cluster.booted(0, 1)
+    cluster.restart_all(0)
+    cluster.now_ms = WAIT_MS - 1
+    cluster.run(MembersDue(WAIT_MS))
+    assert cluster.state == (0, (0,))
+
+
+def test_a_broker_that_does_not_say_is_not_waited_for() -> None:
+    """It is back and does not answer: what is known decides when the wait is over, and not by another one's end."""
+    cluster = Booted([0, 1])
+    cluster.booted(0, 1)
+    cluster.restart_all(0, 1)
+    cluster.log_end(1, 80)
+    assert cluster.state == (-1, (0, 1))
+    cluster.run(LogEndsDue(WAIT_MS - 1))
+    assert cluster.state == (-1, (0, 1))
+    cluster.run(LogEndsDue(WAIT_MS))
+    assert cluster.state == (1, (1,))
+
+
+def test_a_member_that_was_killed_only_leads_at_once() -> None:
+    """Its page cache is whole, and so is its log: it comes before the first of the assignment."""
+    cluster = Booted([0, 1, 2])
+    cluster.booted(0)
+    cluster.unclean(1)
+    cluster.restart_all(0, 1)
+    assert cluster.state == (1, (1,))
+
+
+def test_a_member_that_was_killed_only_ends_the_wait() -> None:
+    cluster = Booted([0, 1, 2])
+    cluster.booted(0)
+    cluster.unclean(1)
+    cluster.restart_all(0)
+    assert cluster.state == (-1, (0, 1, 2))
+    cluster.come(0, 1)
+    assert cluster.state == (1, (1,))
+
+
+def test_kills_without_a_boot_wait_for_nothing() -> None:
+    cluster = Marked([0, 1, 2])
+    cluster.unclean(0, 1, 2)
+    cluster.restart_all(0)
+    assert cluster.state == (0, (0,))
+
+
+def test_an_only_replica_leads_at_once() -> None:
+    cluster = Booted([0])
+    cluster.booted(0)
+    cluster.restart_all(0)
+    assert cluster.state == (0, (0,))
+
+
+def test_an_only_member_of_an_isr_leads_at_once_in_a_new_epoch() -> None:
+    cluster = Booted([0, 1, 2])
+    assert cluster.propose(0) is ErrorCode.NONE
+    epoch = cluster.partition("t").leader_epoch
+    cluster.booted(0)
+    cluster.restart_all(0)
+    assert cluster.state == (0, (0,))
+    assert cluster.partition("t").leader_epoch > epoch
+
+
+def test_a_member_that_never_stopped_leads_on() -> None:
+    """One machine was booted anew: it leaves the ISR, as any broker that was away."""
+    cluster = Booted([0, 1, 2])
+    cluster.booted(0)
+    cluster.tell()
+    cluster.live(broker(0, LATER), broker(1, 2), broker(2, 3))
+    assert cluster.state == (1, (1, 2))
+
+
+def test_a_controller_that_lives_on_waits_as_well() -> None:
+    """Both members of the ISR lost their power, the controller's machine did not."""
+    cluster = Booted([0, 1])
+    cluster.live(broker(2, 3))
+    assert cluster.state == (-1, (0, 1))
+    cluster.booted(0)
+    cluster.come(0, 2)
+    assert cluster.partition("t").leader == -1
+    cluster.booted(1)
+    cluster.come(0, 1, 2)
+    cluster.log_end(0, 10)
+    cluster.log_end(1, 20)
+    assert cluster.state == (1, (1,))
+
+
+def test_another_controller_waits_anew() -> None:
+    """What the first one knew is gone with it; the marks are in the store."""
+    cluster = Booted([0, 1])
+    cluster.booted(0, 1)
+    cluster.restart_all(0)
+    cluster.term(3)
+    assert cluster.state == (-1, (0, 1))
+    cluster.due()
+    assert cluster.state == (0, (0,))
+
+
+def test_the_wait_begins_anew_with_the_next_one_back() -> None:
+    """The only one that was there has gone again meanwhile."""
+    cluster = Booted([0, 1])
+    cluster.booted(0, 1)
+    cluster.restart_all(0)
+    cluster.live()
+    cluster.now_ms = WAIT_MS
+    cluster.run(MembersDue(WAIT_MS))
+    cluster.come(1)
+    assert cluster.state == (-1, (0, 1))
+    assert [due.due_ms for due in cluster.timers()] == [2 * WAIT_MS]
+
+
+def test_nothing_waits_where_the_setting_is_0() -> None:
+    cluster = Booted([0, 1])
+    cluster.settings = ControllerSettings(isr_return_wait_ms=0)
+    cluster.booted(0, 1)
+    cluster.restart_all(0)
+    assert cluster.state == (0, (0,))
+
+
+def test_where_unclean_elections_are_allowed_none_waits_for_members() -> None:
+    """Availability comes first there; logs are compared all the same."""
+    cluster = Booted([0, 1, 2])
+    cluster.booted(0, 1, 2)
+    cluster.tell()
+    cluster.live()
+    cluster.run(ConfigsChanged(ConfigResource(ConfigResourceType.TOPIC, "t"), {UNCLEAN_SETTING: "true"}))
+    cluster.come(0, 1)
+    assert cluster.timers() == []
+    cluster.log_end(0, 70)
+    cluster.log_end(1, 80)
+    assert cluster.state == (1, (1,))
+
+
+def test_an_unclean_election_by_hand_ends_the_wait() -> None:
+    cluster = Booted([0, 1, 2])
+    cluster.booted(0, 1, 2)
+    cluster.restart_all(0, 1)
+    cluster.log_end(0, 70)
+    cluster.log_end(1, 80)
+    assert cluster.elect() is ErrorCode.NONE
+    assert cluster.state == (1, (1,))
+
+
+def test_one_that_is_known_to_have_lost_its_tail_may_still_have_most() -> None:
+    """The other one's high watermark was checkpointed earlier: it does not know what it has lost."""
+    cluster = Booted([0, 1])
+    cluster.booted(0, 1)
+    cluster.mark(0, damage(85, 90))
+    cluster.restart_all(0)
+    assert cluster.state == (-1, (0, 1))
+    cluster.come(0, 1)
+    cluster.log_end(1, 70)
+    cluster.log_end(0, 85)
+    assert cluster.state == (0, (0,))
+    assert "0-t-0" not in cluster.marks
+
+
+@pytest.mark.parametrize("has_hole", [False, True])
+def test_one_that_is_known_to_have_lost_records_does_not_lead_alone(has_hole: bool) -> None:
+    """Another member may have all: it is waited for without an end, as ever."""
+    cluster = Booted([0, 1])
+    cluster.booted(0, 1)
+    cluster.mark(0, damage(85, 90, has_hole=has_hole))
+    cluster.restart_all(0)
+    cluster.now_ms = WAIT_MS
+    cluster.run(MembersDue(WAIT_MS))
+    assert cluster.partition("t").leader == -1
+    assert BrokerId(1) in cluster.partition("t").isr
+    cluster.come(0, 1)
+    cluster.log_end(0, 85)
+    cluster.log_end(1, 90)
+    assert cluster.partition("t").leader == 1
+
+
+def test_a_log_with_a_hole_is_not_compared() -> None:
+    cluster = Booted([0, 1])
+    cluster.booted(0, 1)
+    cluster.mark(0, damage(85, 90, has_hole=True))
+    cluster.restart_all(0, 1)
+    assert cluster.state == (1, (1,))
+
+
+def test_after_the_mark_is_gone_nothing_waits() -> None:
+    """The broker takes it back when no partition waits for it; a kill later is a kill."""
+    cluster = Booted([0, 1])
+    cluster.booted(0, 1)
+    cluster.restart_all(0, 1)
+    cluster.log_end(0, 10)
+    cluster.log_end(1, 10)
+    assert cluster.state == (0, (0, 1))
+    cluster.tree.transact(SESSION, [Delete(booted_path(0)), Delete(booted_path(1))], 0)
+    cluster.tell()
+    assert cluster.controller.state.marks.booted_anew == {}
+    cluster.live(broker(2, 3))
+    cluster.live(broker(0, 2 * LATER), broker(2, 3))
+    assert cluster.state == (0, (0,))
+
+
+class TestSessionsThatOutliveTheirBrokers:
+    """The first machine back has booted faster than the others' sessions end."""
+
+    @pytest.fixture
+    def cluster(self) -> Booted:
+        """Broker 1 leads, and 0 is back; sessions of 1 and 2 are as they were."""
+        cluster = Booted([1, 0, 2])
+        cluster.booted(0)
+        cluster.brokers = {BrokerId(0): broker(0, LATER), BrokerId(1): broker(1, 2), BrokerId(2): broker(2, 3)}
+        cluster.term(2)
+        return cluster
+
+    def test_a_leader_that_lives_says_so(self, cluster: Booted) -> None:
+        """It leads on in its epoch, and the one that was away leaves the ISR."""
+        epoch = cluster.partition("t").leader_epoch
+        assert cluster.asked == {1, 2}
+        assert cluster.state == (1, (1, 0, 2))
+        cluster.log_end(1, 95)
+        assert cluster.state == (1, (1, 2))
+        assert cluster.partition("t").leader_epoch == epoch + 1
+
+    def test_one_that_is_registered_for_longer_than_a_session_lives(self, cluster: Booted) -> None:
+        cluster.run(SessionsProven(cluster.settings.session_timeout_ms))
+        assert cluster.state == (1, (1, 2))
+
+    def test_what_the_first_one_has_kept_counts(self, cluster: Booted) -> None:
+        """The others' sessions end one after the other, and they come back with less."""
+        cluster.booted(1, 2)
+        cluster.come(0, 2)
+        assert cluster.state == (-1, (1, 0, 2))
+        cluster.live(broker(0, LATER), broker(1, LATER + 1))
+        cluster.live(broker(0, LATER), broker(1, LATER + 1), broker(2, LATER + 2))
+        assert cluster.state == (-1, (1, 0, 2))
+        cluster.run(SessionsProven(cluster.settings.session_timeout_ms))
+        for id, end in ((0, 95), (1, 70), (2, 80)):
+            cluster.log_end(id, end)
+        assert cluster.state == (0, (0,))
+
+    def test_it_does_not_lead_as_the_preferred_replica_meanwhile(self) -> None:
+        cluster = Booted([1, 0, 2])
+        cluster.live(broker(0, 1), broker(2, 3))
+        cluster.live(broker(0, 1), broker(1, 2), broker(2, 3))
+        cluster.propose(0, 1, 2)
+        assert cluster.partition("t").leader == 0
+        cluster.booted(1)
+        cluster.brokers[BrokerId(1)] = broker(1, LATER)
+        cluster.term(2)
+        assert cluster.state == (0, (0, 1, 2))
+        [outcome] = cluster.ask(ElectLeaders(ElectionType.PREFERRED, [T0]))
+        assert outcome.error is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+    def test_a_leader_that_was_away_waits_for_an_answer(self) -> None:
+        """It was the leader itself that came back: another member leads as soon as it is known to live."""
+        cluster = Booted([0, 1, 2])
+        cluster.booted(0)
+        cluster.brokers[BrokerId(0)] = broker(0, LATER)
+        cluster.term(2)
+        assert cluster.state == (-1, (0, 1, 2))
+        cluster.log_end(2, 95)
+        assert cluster.state == (1, (1, 2))
+
+    @pytest.mark.parametrize("has_ended", [1, 2])
+    def test_the_first_one_back_needs_no_replica(self, has_ended: int) -> None:
+        """The session of the leader or of the follower has ended when it begins; the other's ends, and both return."""
+        cluster = Booted([1, 2])
+        cluster.booted(0)
+        left = 3 - has_ended
+        cluster.brokers = {BrokerId(0): broker(0, LATER), BrokerId(left): broker(left, left + 1)}
+        cluster.term(2)
+        assert cluster.asked == {left}
+        assert cluster.state == (left if left == 1 else -1, (1, 2))
+        cluster.live(broker(0, LATER))
+        cluster.booted(1, 2)
+        cluster.come(0, 1, 2)
+        cluster.run(SessionsProven(cluster.settings.session_timeout_ms))
+        for id, end in ((1, 70), (2, 95)):
+            cluster.log_end(id, end)
+        assert cluster.state == (2, (2,))
+
+    def test_sessions_may_all_end_after_the_first_one_has_begun(self) -> None:
+        """One after the other: what looks like a leader that goes while a follower stays is the end of both."""
+        cluster = Booted([1, 2])
+        cluster.booted(0)
+        cluster.brokers[BrokerId(0)] = broker(0, LATER)
+        cluster.term(2)
+        assert cluster.state == (1, (1, 2))
+        cluster.live(broker(0, LATER), broker(2, 3))
+        cluster.live(broker(0, LATER))
+        assert cluster.state == (-1, (1, 2))
+
+    def test_a_member_that_lives_ends_the_doubt_of_a_partition_elsewhere(self) -> None:
+        """The leader's session has ended: the follower that answers leads."""
+        cluster = Booted([1, 2])
+        cluster.booted(0)
+        cluster.brokers = {BrokerId(0): broker(0, LATER), BrokerId(2): broker(2, 3)}
+        cluster.term(2)
+        cluster.log_end(2, 95)
+        assert cluster.state == (2, (2,))
+
+    def test_an_only_replica_is_in_no_doubt(self) -> None:
+        cluster = Booted([1])
+        cluster.booted(0)
+        cluster.brokers[BrokerId(0)] = broker(0, LATER)
+        cluster.term(2)
+        assert cluster.asked == set()
+        assert cluster.state == (1, (1,))

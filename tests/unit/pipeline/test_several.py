@@ -1,0 +1,181 @@
+"""Tables that share a query, without Spark: which can, what each is given, and which checkpoints are of no more use."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.unit.pyspark_tidelog.spark_fixtures import Broker
+
+from pyspark_tidelog.errors import DataLoss
+from pyspark_tidelog.offsets import OffsetRange
+from tidelog import cli
+from tidelog.pipeline import delta
+from tidelog.pipeline.delta import WrittenRange
+from tidelog.pipeline.errors import PipelineError
+from tidelog.pipeline.job import TableJob
+from tidelog.pipeline.parquet import manifest
+from tidelog.pipeline.several import (
+    SharedAttendant,
+    SharedCommitter,
+    check_alike,
+    check_topic,
+    checkpoint_of_run,
+    forget_outdated,
+)
+from tidelog.pipeline.shape import raw_shape
+from tidelog.pipeline.table import start_tables
+
+pytestmark = [pytest.mark.row("R38")]
+
+SCHEMA = pa.schema([("offset", pa.int64())])
+
+
+def written(topic: str, start: int, end: int, topic_id: str = "id") -> WrittenRange:
+    return WrittenRange(OffsetRange(topic, 0, start, end, topic_id), "", 0, end - start, "{}", 0)
+
+
+def test_what_a_query_has_once_is_the_same_for_all() -> None:
+    """Topics and tables are not; a difference is named, since it would have no effect."""
+    first = TableJob("b:1", "a", "/lake/a", once=True)
+    check_alike([first])
+    check_alike([first, replace(first, topic="b", path="/lake/b", starting_offsets="latest", group="g")])
+    for changed, message in (
+        (replace(first, topic="b", path="/lake/b", once=False), "the same once"),
+        (replace(first, topic="b", path="/lake/b", source_options={"minPartitions": "2"}), "the same source_options"),
+        (replace(first, path="/lake/b"), "topic a is named twice"),
+        (replace(first, topic="b", path="/lake/a/"), "table /lake/a is named twice"),
+    ):
+        with pytest.raises(PipelineError, match=message):
+            check_alike([first, changed])
+    with pytest.raises(PipelineError, match="no table"):
+        check_alike([])
+
+
+class Frame:
+    """The DataFrame of a batch."""
+
+    def __init__(self, *ranges: WrittenRange) -> None:
+        self._ranges = ranges
+
+    def collect(self) -> list[dict[str, Any]]:
+        return [row for each in self._ranges for batch in manifest(each) for row in batch.to_pylist()]
+
+
+class Recorder:
+    """A committer that tells what it is called with."""
+
+    def __init__(self, name: str, calls: list[Any]) -> None:
+        self.failure: Exception | None = None
+        self._name = name
+        self._calls = calls
+
+    def refresh(self) -> None:
+        self._calls.append(("refresh", self._name))
+
+    def take(self, frame: Any, batch: int, ranges: list[WrittenRange], started: float) -> None:
+        self._calls.append((self._name, batch, [each.offsets.start for each in ranges]))
+
+    def show_progress(self, *, at_once: bool = False) -> None:
+        self._calls.append(("progress", self._name, at_once))
+
+    def close(self) -> None:
+        self._calls.append(("close", self._name))
+
+
+def test_each_table_is_given_what_was_written_of_its_topic() -> None:
+    """After all have looked at their table; one without new records has no commit."""
+    calls: list[Any] = []
+    committers: Any = {name: Recorder(name, calls) for name in ("b", "a", "c")}
+    frame: Any = Frame(written("b", 7, 8), written("a", 0, 4), written("b", 5, 7))
+    SharedCommitter(committers)(frame, 3)
+    assert sorted(calls[:3]) == [("refresh", name) for name in ("a", "b", "c")]
+    assert calls[3:] == [("a", 3, [0]), ("b", 3, [7, 5])]
+
+
+def test_all_tables_are_looked_after_once() -> None:
+    """Whichever run is waited for; the failure is that of the table that failed."""
+    calls: list[Any] = []
+    members = [Recorder("a", calls), Recorder("b", calls)]
+    attendant = SharedAttendant(members)
+    assert attendant.failure is None
+    members[1].failure = PipelineError("b is full")
+    attendant.show_progress()
+    attendant.close()
+    attendant.close()
+    assert calls == [("progress", "a", False), ("progress", "b", False), ("close", "a"), ("close", "b")]
+    assert str(attendant.failure) == "b is full"
+
+
+def test_a_topic_that_was_made_again_is_noticed_by_the_table(tmp_path: Path) -> None:
+    """Unless records may be lost; a table of an older version, whose commits name no ids, says nothing."""
+    path = str(tmp_path)
+    table = delta.open_table(path, SCHEMA, description="")
+    check_topic(table, "t", "new", fail_on_data_loss=True)
+    assert delta.commit_batch(table, "q", 0, [written("t", 0, 4, "old"), written("u", 0, 4, "its")], 0, {})
+    check_topic(table, "t", "old", fail_on_data_loss=True)
+    check_topic(table, "t", "", fail_on_data_loss=True)
+    check_topic(table, "t", "new", fail_on_data_loss=False)
+    check_topic(table, "s", "new", fail_on_data_loss=True)
+    with pytest.raises(DataLoss, match=r"topic t was deleted and created again .*its id was old, it is new"):
+        check_topic(table, "t", "new", fail_on_data_loss=True)
+
+
+def test_a_run_does_not_begin_on_a_topic_that_was_made_again(broker: Broker, tmp_path: Path) -> None:
+    """Whether it is the query's only one or not, and before Spark is asked: no checkpoint has to notice it."""
+    topic, other = broker.topic(1), broker.topic(1)
+    job = TableJob(broker.bootstrap, topic, str(tmp_path / "t"), once=True)
+    table = delta.open_table(job.path, raw_shape(None).schema, description="")
+    assert delta.commit_batch(table, "q", 0, [written(topic, 0, 4, "old")], 0, {})
+    spark: Any = None
+    for jobs in ([job], [job, replace(job, topic=other, path=str(tmp_path / "o"))]):
+        with pytest.raises(DataLoss, match=rf"topic {topic} was deleted and created again .*its id was old"):
+            start_tables(spark, jobs)
+
+
+def test_a_checkpoint_goes_when_another_query_has_gone_on_with_the_table(tmp_path: Path) -> None:
+    """Its place is behind the table's: the query would plan records that the table has."""
+    table = delta.open_table(str(tmp_path / "t"), SCHEMA, description="")
+    checkpoint = tmp_path / "checkpoint"
+    forget_outdated(checkpoint, table, "t")
+    checkpoint.mkdir()
+    (checkpoint / "metadata").write_text(json.dumps({"id": "mine"}))
+    forget_outdated(checkpoint, table, "t")
+    assert delta.commit_batch(table, "mine", 0, [written("t", 0, 4)], 0, {})
+    assert delta.commit_batch(table, "others", 0, [written("u", 0, 4)], 0, {})
+    forget_outdated(checkpoint, table, "t")
+    assert checkpoint.exists()
+    assert delta.commit_batch(table, "others", 1, [written("t", 4, 5)], 0, {})
+    (checkpoint / "metadata").write_text("{")
+    forget_outdated(checkpoint, table, "t")
+    assert checkpoint.exists()
+    (checkpoint / "metadata").write_text(json.dumps({"id": "mine"}))
+    forget_outdated(checkpoint, table, "t")
+    assert not checkpoint.exists()
+
+
+def test_each_run_has_a_checkpoint_of_its_own() -> None:
+    """Below the folder that was named."""
+    job = TableJob("b:1", "t", "/lake/t", checkpoint="hdfs://n/c/")
+    assert checkpoint_of_run([job], "r1") == "hdfs://n/c/r1"
+    first, second = (checkpoint_of_run([replace(job, checkpoint=None)], "r1") for _ in range(2))
+    assert first.startswith("file:///")
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a", "/lake/a", "b"], "topic b has no table"),
+        (["a", "/lake/a", "a", "/lake/b"], "a topic is named twice"),
+        (["a", "/lake/a", "b", "/lake/b", "--columns", "value"], "for one table"),
+    ],
+)
+def test_what_the_command_takes(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Pairs, each topic once; columns are a table's own."""
+    assert cli.run(["table", *arguments, "--once"]) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,122 @@
+"""The offset and the time index of a new log are made before its first batch is appended, and not before."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from tests.unit.storage.support import NOW_MS, FaultyDisk, batch, fill, open_log, read_all
+
+from tidelog.model.errors import KafkaError
+from tidelog.storage.log_config import LogConfig
+
+CONFIG = LogConfig(index_interval_bytes=200, segment_index_bytes=960)
+
+
+def files(path: Path, base: int = 0) -> list[str]:
+    """The suffixes of the files of a segment."""
+    return sorted(file.suffix for file in (path / "topicone-0").glob(f"{base:020d}.*") if file.suffix != ".snapshot")
+
+
+def sizes(path: Path, base: int = 0) -> tuple[int, int]:
+    """Bytes of the offset and the time index."""
+    folder = path / "topicone-0"
+    return tuple((folder / f"{base:020d}{suffix}").stat().st_size for suffix in (".index", ".timeindex"))  # type: ignore[return-value]
+
+
+def test_an_empty_log_has_no_indexes(tmp_path: Path) -> None:
+    """They come with the first batch, as long as they may become, and the first entry is not behind zeros."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    assert files(tmp_path) == [".log"]
+    log.append(batch(b"x"), leader_epoch=0, now_ms=NOW_MS)
+    assert files(tmp_path) == [".index", ".log", ".timeindex"]
+    assert sizes(tmp_path) == (960, 960)
+    fill(log, 9)
+    log.roll(NOW_MS)
+    assert log.segments[0].offset_index.entries()
+    assert sizes(tmp_path)[0] == 8 * len(log.segments[0].offset_index.entries())
+    manager.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_start_misses_no_indexes_of_an_empty_segment(
+    tmp_path: Path, clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither after a clean stop nor after a crash are they made, and the log is appended to as any other."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    if clean:
+        manager.close(7)
+    else:
+        manager.abandon()
+    with caplog.at_level(logging.INFO):
+        manager, log = open_log(tmp_path, config=CONFIG)
+    assert not [record for record in caplog.records if record.levelno > logging.INFO]
+    assert files(tmp_path) == [".log"]
+    assert (log.log_end_offset, log.damage) == (0, None)
+    fill(log, 8)
+    assert files(tmp_path) == [".index", ".log", ".timeindex"]
+    assert len(read_all(log)) == 8
+    manager.close(8)
+    manager, log = open_log(tmp_path, config=CONFIG)
+    assert len(read_all(log)) == 8
+    manager.close(9)
+
+
+def test_empty_indexes_that_are_there_are_used(tmp_path: Path) -> None:
+    """Former versions, and Kafka, make them with the segment."""
+    manager, _ = open_log(tmp_path, config=CONFIG)
+    manager.close(7)
+    for suffix in (".index", ".timeindex"):
+        (tmp_path / "topicone-0" / f"{0:020d}{suffix}").write_bytes(b"")
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 8)
+    log.roll(NOW_MS)
+    assert sizes(tmp_path)[0] > 0
+    assert len(read_all(log)) == 8
+    manager.close(8)
+
+
+@pytest.mark.parametrize("missing", [".index", ".timeindex"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_indexes_of_batches_are_written_anew(tmp_path: Path, missing: str, clean: bool) -> None:
+    """A segment with batches that lacks one is recovered, as ever."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 8)
+    log.roll(NOW_MS)
+    entries = log.segments[0].offset_index.entries()
+    manager.close(7)
+    if not clean:
+        (tmp_path / ".kafka_cleanshutdown").unlink()
+    (tmp_path / "topicone-0" / f"{0:020d}{missing}").unlink()
+    _, log = open_log(tmp_path, config=CONFIG)
+    assert files(tmp_path) == [".index", ".log", ".timeindex"]
+    assert log.segments[0].offset_index.entries() == entries
+    assert len(read_all(log)) == 8
+
+
+def test_a_log_that_is_emptied_before_its_first_entry(tmp_path: Path) -> None:
+    """What was appended and cut leaves nothing that a later entry would stand behind."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 1)
+    log.truncate_to(0)
+    fill(log, 8)
+    log.roll(NOW_MS)
+    assert sizes(tmp_path)[0] == 8 * len(log.segments[0].offset_index.entries()) > 0
+    assert len(read_all(log)) == 8
+    manager.close(7)
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_disk_that_refuses_an_index(tmp_path: Path, suffix: str) -> None:
+    """The append fails, and nothing of it is in the log; for a lack of descriptors the next one is as good."""
+    disk = FaultyDisk()
+    _, log = open_log(tmp_path, config=CONFIG, disk=disk)
+    disk.fail("open", suffix, code=24)
+    with pytest.raises(KafkaError):
+        log.append(batch(b"x"), leader_epoch=0, now_ms=NOW_MS)
+    assert log.log_end_offset == 0
+    disk.fault = lambda _operation, _path: None
+    fill(log, 8)
+    assert len(read_all(log)) == 8
+    assert files(tmp_path) == [".index", ".log", ".timeindex"]
