@@ -1,6 +1,6 @@
 """Clients: our own producer and consumer beside aiokafka and librdkafka, over a long way, and with idle partitions.
 
-    python -m bench.clients [--rounds 3] [--megabytes 40] [--only throughput distance idle latency]
+    python -m bench.clients [--rounds 3] [--megabytes 40] [--only throughput distance idle latency outage]
 
 throughput  one partition, values of 100 and 1,000 bytes, uncompressed, acks=all, idempotent: sent one by one and
             flushed; then read from the beginning, one record object each. The same settings for all, by their names.
@@ -9,6 +9,8 @@ distance    one partition, idempotent, 20 ms of round trip added by a proxy that
             in flight against one.
 idle        a consumer of 1,000 partitions without news: bytes of a fetch request, against one that names them all.
 latency     one record at a time, acknowledged, beside a consumer that waits for another topic on the same `Cluster`.
+outage      two partitions on brokers of their own, one of which is killed, or stands still: of the other partition the
+            longest time between two acknowledgements, and between two batches that a member of a group reads.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from tidelog.client.producer import Producer, ProducerSettings
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol.apis import ApiKey
 from tidelog.records.columns import Column
+from tidelog.testing import Cluster as Brokers
 from tidelog.testing import ProcessBroker
 
 LINGER_MS: Final = 5
@@ -45,13 +48,18 @@ TURN: Final = 500
 """Records after which a sender lets its event loop do other things, where its client does not by itself."""
 ROUND_TRIP_S: Final = 0.02
 IDLE_PARTITIONS: Final = 1_000
+OUTAGE_S: Final = 15.0
+"""Longer than old metadata is used, so that the broker which is away may be asked for it."""
 GOALS: Final = {"aiokafka": 3.0, "librdkafka": 0.5}
 """Our rate by that of each: three times the one, half of the other."""
 
 
 async def make(cluster: Cluster, *topics: NewTopic) -> None:
     """Creates topics, and waits for their leaders."""
-    await cluster.run(admin.create_topics(cluster.routing, list(topics)))
+    created = await cluster.run(admin.create_topics(cluster.routing, list(topics)))
+    for outcome in created.values():
+        if isinstance(outcome, Exception):
+            raise outcome
     while True:
         await cluster.run(cluster.routing.refresh([topic.name for topic in topics], cluster.routing.deadline()))
         partitions = [TopicPartition(topic.name, number) for topic in topics for number in range(topic.partitions)]
@@ -369,9 +377,71 @@ async def latency(bootstrap: str, records: int = 2_000) -> None:
     )
 
 
+# A leader that is away
+
+
+class Gaps:
+    """The longest time between two events from `begin` on."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        self.longest_s = 0.0
+        self._last = time.perf_counter()
+
+    def happened(self) -> None:
+        now = time.perf_counter()
+        self.longest_s = max(self.longest_s, now - self._last)
+        self._last = now
+
+
+async def outage(*, dies: bool) -> None:
+    """What one partition notices of another one's leader."""
+    with Brokers(brokers=3, processes=True) as brokers:
+        here, there = (TopicPartition("outage", number) for number in (0, 1))
+        acknowledged, read = Gaps(), Gaps()
+        # The coordinator and the store's leader are not what is measured.
+        internal = NewTopic("__consumer_offsets", assignment={0: [0]}, configs={"cleanup.policy": "compact"})
+        async with Cluster(brokers.bootstrap) as cluster:
+            await make(cluster, internal, NewTopic(here.topic, assignment={0: [1], 1: [2]}))
+            async with Producer(cluster) as producer, Consumer(cluster, "outage", _reading()) as consumer:
+                consumer.subscribe([here.topic])
+
+                async def send() -> None:
+                    while True:
+                        await producer.send(there.topic, b"x" * 100, partition=there.partition)
+                        await (await producer.send(here.topic, b"x" * 100, partition=here.partition)).place()
+                        acknowledged.happened()
+                        await asyncio.sleep(0.01)
+
+                async def follow() -> None:
+                    async for batch in consumer:
+                        if batch.topic_partition == here:
+                            read.happened()
+
+                tasks = [asyncio.create_task(send()), asyncio.create_task(follow())]
+                await asyncio.sleep(5.0)
+                acknowledged.begin()
+                read.begin()
+                await asyncio.to_thread(brokers.kill if dies else brokers.pause, 2)
+                await asyncio.wait(tasks, timeout=OUTAGE_S, return_when=asyncio.FIRST_COMPLETED)
+                seen = acknowledged.longest_s, read.longest_s
+                await asyncio.to_thread(brokers.start if dies else brokers.resume, 2)
+                for task in tasks:
+                    assert not task.done(), task.exception()
+                    task.cancel()
+    print(
+        f"one of two leaders {'is killed' if dies else 'stands still'}, within {OUTAGE_S:g} s: longest time between two"
+        f" acknowledgements of the other {seen[0] * 1000:,.0f} ms, between two reads {seen[1] * 1000:,.0f} ms"
+        " (goal 1,000 ms)",
+        flush=True,
+    )
+
+
 def main() -> None:
     """Prints what was measured."""
-    figures = ("throughput", "distance", "idle", "latency")
+    figures = ("throughput", "distance", "idle", "latency", "outage")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--megabytes", type=int, default=40)
@@ -386,6 +456,9 @@ def main() -> None:
             asyncio.run(idle(broker.bootstrap))
         if "latency" in arguments.only:
             asyncio.run(latency(broker.bootstrap))
+    if "outage" in arguments.only:
+        for dies in (True, False):
+            asyncio.run(outage(dies=dies))
 
 
 if __name__ == "__main__":

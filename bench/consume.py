@@ -165,10 +165,10 @@ def by_librdkafka(server: Server, shape: Shape, records: int) -> Run:
 
 def by_lg(server: Server, shape: Shape, work: Path) -> Run:
     mkreq.TOPIC = shape.topic.encode()
-    request, partition_at, offset_at, skip = mkreq.fetch(PARTITION_BYTES)
+    request, places = mkreq.fetch(PARTITION_BYTES)
     (work / "fetch").write_bytes(request)
     command = [work / "lg", "fetch", server.port, shape.partitions, 60, work / "fetch"]
-    command += [partition_at, offset_at, skip, shape.partitions]
+    command += [places["poff"], places["ooff"], places["fix"], shape.partitions]
     cpu_s = server.cpu_s()
     output = subprocess.run([str(part) for part in command], check=True, capture_output=True, text=True).stdout
     figures = json.loads(output)

@@ -16,7 +16,6 @@ import multiprocessing
 import os
 import resource
 import selectors
-import shutil
 import signal
 import socket
 import statistics
@@ -217,7 +216,6 @@ def hostile(work: str) -> None:
 def kafka(directory: str) -> None:
     port = free_port()
     script = str(HERE / "peers/kafka.sh")
-    shutil.rmtree(f"{directory}/data1", ignore_errors=True)
     started = time.monotonic()
     subprocess.run([script, "start", directory, "1", str(port)], check=True)
     try:

@@ -49,12 +49,11 @@ def page_cost(port: int, broker: ProcessBroker, partitions: int) -> None:
             return str(answer.read().decode())
 
     while page().count("\nkafka_log_log_size{") < partitions:
-        # Topics are there before the broker has taken up all of them.
-        time.sleep(3)
-    time.sleep(10)
+        time.sleep(3)  # Topics are there before the broker has taken up all of them; only the page tells.
+    time.sleep(10)  # What a new topic leaves to be done (checkpoints, garbage) is over then.
     server = Server(port, broker.pid)
     before = server.cpu_s()
-    time.sleep(11)
+    time.sleep(11)  # Over which the idle broker's CPU time is measured.
     idle = (server.cpu_s() - before) / 10
     pages, before = 10, server.cpu_s()
     longest = []

@@ -5,7 +5,7 @@
 Each figure is a function of its own, and can be run alone:
 
     throughput     MB/s and records/s, 1,000 B and 100 B, replication factor 3, acks=all
-    one-at-a-time  p50 and p99 of a record that is sent when the last one was acknowledged
+    one-at-a-time  p50 and p99 of a record that is sent when the last one was acknowledged; the brokers' CPU time for it
     failover       from SIGKILL of a leader, and of the controller, to the next acknowledgement
     stop           a clean stop of a broker: failed deliveries, and the longest pause in any partition that it led
     many           2,000 partitions x 3: creation, memory, idle CPU, and a dead broker's leaders elsewhere
@@ -308,6 +308,7 @@ def one_at_a_time(name: str, brokers: Brokers, arguments: argparse.Namespace) ->
         answers.append(error)
 
     deadline = time.monotonic() + arguments.seconds * arguments.rounds
+    used = sum(cpu_seconds(brokers.pid(broker_id)) for broker_id in brokers.ids)
     while time.monotonic() < deadline:
         started = time.perf_counter()
         client.produce("single", bytes(100), partition=0, on_delivery=delivered)
@@ -316,9 +317,15 @@ def one_at_a_time(name: str, brokers: Brokers, arguments: argparse.Namespace) ->
         latencies.append((time.perf_counter() - started) * 1000)
         if answers[-1] is not None:
             raise Unmeasured(f"a record was not delivered: {answers[-1].str()}")
+    used = (sum(cpu_seconds(brokers.pid(broker_id)) for broker_id in brokers.ids) - used) / len(latencies)
     latencies = latencies[len(latencies) // 5 :]  # The first ones warm everything up.
     cuts = statistics.quantiles(latencies, n=100)
-    say(name, "one at a time, 100 B", f"p50 {cuts[49]:6.2f} ms  p99 {cuts[98]:6.2f} ms  ({len(latencies):,} records)")
+    say(
+        name,
+        "one at a time, 100 B",
+        f"p50 {cuts[49]:6.2f} ms  p99 {cuts[98]:6.2f} ms  ({len(latencies):,} records), CPU of all brokers"
+        f" {used * 1e6:,.0f} us a record",
+    )
 
 
 def failover(name: str, brokers: Brokers, arguments: argparse.Namespace) -> None:

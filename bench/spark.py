@@ -3,10 +3,11 @@
     python bench/spark.py [--kafka DIR] [--records 5000000] [--rounds 3] [--only sink]
 
 Each side runs in a process of its own, with the same Spark settings, on the same topics: 100 B values, and a fifth as
-many of 1 KB. The connector (4.2.0, there is none for Spark 4.3 yet) runs on PySpark 4.2.0 in a virtual environment of
-its own, which is made under BENCH_DIR (build/bench) once: pip and Maven fetch about 500 MB. Without a JDK or mvn it is
-left out and said so. DIR is a folder in which `bench/peers/kafka.sh jars DIR` has put Apache Kafka: both sides then
-read from it too.
+many of 1 KB. Our side runs once more on two executor processes of one core each (`local-cluster`), beside local[2].
+The connector (4.2.0, there is none for Spark 4.3 yet) runs on PySpark 4.2.0 in a virtual environment of its own, which
+is made under BENCH_DIR (build/bench) once: pip and Maven fetch about 500 MB. Without a JDK or mvn it is left out and
+said so. DIR is a folder in which `bench/peers/kafka.sh jars DIR` has put Apache Kafka: both sides then read from it
+too.
 
 Figures are the best of the rounds, after one that warms up; ratios are of one run.
 """
@@ -21,12 +22,17 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import venv
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidelog.testing import ProcessBroker
 
 HERE = Path(__file__).parent
 WORK = Path(os.environ.get("BENCH_DIR", "build/bench"))
@@ -42,6 +48,14 @@ TUNED = {
 """What makes the connector fastest here; ours has no counterpart to tune."""
 SINK_SHARE = 5
 """The sinks write one of so many records: each round's stay in the topic."""
+LOCAL = "local[2]"
+TWO_WORKERS = "local-cluster[2,1,1024]"
+ON_TWO_WORKERS = ("batch", "sum", "table", "sink")
+"""Cases that run on executor processes, too."""
+FLOOR_TOPIC = "bench-floor"
+FLOOR_RATE = 100
+"""Records a second that come in while micro-batches are timed."""
+FLOOR_BATCHES = 60
 
 
 def rows_of(topic: str, records: int) -> int:
@@ -62,18 +76,24 @@ def main() -> None:
     parser.add_argument("--kafka", type=Path, help="folder with Apache Kafka's jars")
     parser.add_argument("--records", type=int, default=5_000_000, help="of 100 B (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", help="only cases whose name begins so: batch, segments, sum, table, sink")
+    parser.add_argument(
+        "--only",
+        default="",
+        help="only cases whose name begins with one of these: batch,segments,sum,table,sink,floor,workers",
+    )
     parser.add_argument("--side", choices=("tidelog", "connector"), help=argparse.SUPPRESS)
     parser.add_argument("--bootstrap", help=argparse.SUPPRESS)
     parser.add_argument("--jars", help=argparse.SUPPRESS)
     parser.add_argument("--segments", help=argparse.SUPPRESS)
+    parser.add_argument("--broker", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--master", default=LOCAL, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.side:
         measure(arguments)
         return
     connector = connector_environment()
-    with tidelog_broker() as (bootstrap, data):
-        compare("tidelog broker", bootstrap, arguments, connector, data)
+    with tidelog_broker() as broker:
+        compare("tidelog broker", broker.bootstrap, arguments, connector, broker)
     if arguments.kafka is not None:
         with kafka_broker(arguments.kafka) as bootstrap:
             compare("Apache Kafka 4.3", bootstrap, arguments, connector)
@@ -82,13 +102,10 @@ def main() -> None:
 # The parent: brokers, topics, processes, the table
 
 
-@contextmanager
-def tidelog_broker() -> Iterator[tuple[str, str]]:
-    """The address, and the folder that has the broker's log directory."""
+def tidelog_broker() -> ProcessBroker:
     from tidelog.testing import ProcessBroker
 
-    with ProcessBroker() as broker:
-        yield broker.bootstrap, broker.data
+    return ProcessBroker()
 
 
 @contextmanager
@@ -134,6 +151,7 @@ def fill(bootstrap: str, records: int) -> None:
 
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     topics = [NewTopic(name, PARTITIONS, 1) for topic in SIZES for name in (topic, sink_topic(topic))]
+    topics.append(NewTopic(FLOOR_TOPIC, PARTITIONS, 1))
     for created in admin.create_topics(topics).values():
         created.result()
     producer = Producer(
@@ -173,33 +191,86 @@ def await_high_watermarks(data: str, records: int) -> None:
         time.sleep(0.5)  # The checkpoint is in a file: Spark sends no event when it has grown.
 
 
+@contextmanager
+def trickle(bootstrap: str) -> Iterator[None]:
+    """`FLOOR_RATE` records a second for as long as this lasts."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+    ended = threading.Event()
+
+    def send() -> None:
+        while not ended.wait(1 / FLOOR_RATE):
+            producer.produce(FLOOR_TOPIC, bytes(100))
+            producer.poll(0)
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        sending.join()
+        producer.flush(10)
+
+
 def compare(
     name: str,
     bootstrap: str,
     arguments: argparse.Namespace,
     connector: tuple[Path, Path] | None,
-    data: str | None = None,
+    broker: ProcessBroker | None = None,
 ) -> None:
-    """`data`: the folder that has the broker's log directory, where it is known."""
-    records = 0 if arguments.only and arguments.only.startswith("sink") else arguments.records
+    """`broker`: where the address is that of one of ours."""
+    only = arguments.only
+    records = 0 if only.startswith(("sink", "floor")) and "," not in only else arguments.records
     fill(bootstrap, records)
-    if data is not None:
-        await_high_watermarks(data, records)
-    ours = run_side(Path(sys.executable), "tidelog", bootstrap, arguments, None, data)
-    theirs = {} if connector is None else run_side(connector[0], "connector", bootstrap, arguments, connector[1])
-    print(f"\n{name}: million rows/s, best of {arguments.rounds}, local[2], {PARTITIONS} partitions")
+    if broker is not None:
+        await_high_watermarks(broker.data, records)
+    with trickle(bootstrap) if is_wanted("floor", only) else nullcontext():
+        ours = run_side(Path(sys.executable), "tidelog", bootstrap, arguments, None, broker)
+        theirs = {} if connector is None else run_side(connector[0], "connector", bootstrap, arguments, connector[1])
+    print(f"\n{name}: million rows/s, best of {arguments.rounds}, {LOCAL}, {PARTITIONS} partitions")
     print(f"{'':34}{'tidelog':>10}{'connector':>11}{'ratio':>8}")
     for case, (mine, other) in CASES.items():
         for topic in SIZES:
-            if f"{mine} {topic}" not in ours:
-                continue
-            label = f"{case}, {topic.removeprefix('bench-')}"
-            rate = ours[f"{mine} {topic}"]
-            if not theirs:
-                print(f"{label:34}{rate:10.2f}{'-':>11}{'-':>8}")
-                continue
-            peer = theirs[f"{other} {topic}"]
-            print(f"{label:34}{rate:10.2f}{peer:11.2f}{rate / peer:8.2f}")
+            if f"{mine} {topic}" in ours:
+                tell(f"{case}, {topic.removeprefix('bench-')}", ours[f"{mine} {topic}"], theirs.get(f"{other} {topic}"))
+    if "floor" in ours:
+        tell("micro-batch floor (noop), ms", ours["floor"], theirs.get("floor"), digits=0)
+    for topic in SIZES:
+        size = topic.removeprefix("bench-")
+        if {f"segments {topic}", f"batch {topic}"} <= ours.keys():
+            ratio = ours[f"segments {topic}"] / ours[f"batch {topic}"]
+            print(f"the broker's files / through the broker, {size}: {ratio:.2f}")
+        if f"segments-cpu {topic}" in ours:
+            print(f"the broker's CPU time while its files were read, {size}: {ours[f'segments-cpu {topic}']:.2f} s")
+    if is_wanted("workers", only):
+        compare_workers(bootstrap, arguments, ours)
+
+
+def is_wanted(case: str, only: str) -> bool:
+    """Whether a case is to run: `batch` has the connector's tuned one with it, `workers` all that two workers run."""
+    chosen = only.split(",")
+    if case == "tuned":
+        case = "batch"
+    return case.startswith(tuple(chosen)) or ("workers" in chosen and case in ON_TWO_WORKERS)
+
+
+def tell(label: str, mine: float, other: float | None, digits: int = 2) -> None:
+    if other is None:
+        print(f"{label:34}{mine:10.{digits}f}{'-':>11}{'-':>8}")
+    else:
+        print(f"{label:34}{mine:10.{digits}f}{other:11.{digits}f}{mine / other:8.2f}")
+
+
+def compare_workers(bootstrap: str, arguments: argparse.Namespace, ours: dict[str, float]) -> None:
+    """Our cases on two executor processes, beside the same on local[2]."""
+    found = run_side(Path(sys.executable), "tidelog", bootstrap, arguments, None, None, TWO_WORKERS)
+    print(f"\n{TWO_WORKERS} beside {LOCAL}: million rows/s")
+    for case in found:
+        if case in ours:
+            tell(case, found[case], ours[case])
 
 
 CASES = {
@@ -220,15 +291,16 @@ def run_side(
     bootstrap: str,
     arguments: argparse.Namespace,
     jars: Path | None,
-    segments: str | None = None,
+    broker: ProcessBroker | None = None,
+    master: str = LOCAL,
 ) -> dict[str, float]:
     """One side's rates, million rows/s by case and topic."""
     command = [str(python), __file__, "--side", side, "--bootstrap", bootstrap]
-    command += ["--records", str(arguments.records), "--rounds", str(arguments.rounds)]
+    command += ["--records", str(arguments.records), "--rounds", str(arguments.rounds), "--master", master]
     if arguments.only:
         command += ["--only", arguments.only]
-    if segments is not None:
-        command += ["--segments", segments]
+    if broker is not None:
+        command += ["--segments", broker.data, "--broker", str(broker.pid)]
     if jars is not None:
         command += ["--jars", str(jars)]
     answer = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
@@ -241,10 +313,11 @@ def run_side(
 
 def measure(arguments: argparse.Namespace) -> None:
     """Runs in a process of its own; the last line of its output is the rates."""
+    import pyspark
     from pyspark.sql import SparkSession
 
     scratch = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
-    builder = SparkSession.builder.master("local[2]").appName("bench").config("spark.driver.memory", "2g")
+    builder = SparkSession.builder.master(arguments.master).appName("bench").config("spark.driver.memory", "2g")
     builder = (
         builder.config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
@@ -258,11 +331,14 @@ def measure(arguments: argparse.Namespace) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    application = spark.sparkContext.applicationId
     try:
         rates = side_cases(spark, arguments, scratch)
     finally:
         spark.stop()
         shutil.rmtree(scratch, ignore_errors=True)
+        # Workers of a local cluster keep their files in Spark's own folder.
+        shutil.rmtree(Path(pyspark.__file__).parent / "work" / application, ignore_errors=True)
     print(json.dumps(rates))
 
 
@@ -298,7 +374,8 @@ def side_cases(spark: Any, arguments: argparse.Namespace, scratch: Path) -> dict
 
     def sink(topic: str, **options: str) -> None:
         rows = spark.range(0, written_by("sink", topic, arguments.records), numPartitions=PARTITIONS)
-        value = f"cast(rpad(cast(id as string), {SIZES[topic]}, 'x') as binary) as value"
+        # To make rows must cost little beside writing them: rpad copies its padding byte by byte.
+        value = f"cast(concat(lpad(cast(id as string), 8, '0'), repeat('x', {SIZES[topic] - 8})) as binary) as value"
         writer = rows.selectExpr("cast(cast(id as string) as binary) as key", value).write.format(source)
         brokers = {"kafka.bootstrap.servers": arguments.bootstrap, "topic": sink_topic(topic)}
         writer.mode("append").options(**brokers, **options).save()
@@ -315,11 +392,17 @@ def side_cases(spark: Any, arguments: argparse.Namespace, scratch: Path) -> dict
         cases["sink-at-least"] = lambda topic: sink(topic, delivery="at-least-once")
     if arguments.segments:
         cases["segments"] = from_files
-    cases = {name: run for name, run in cases.items() if not arguments.only or name.startswith(arguments.only)}
+    only = arguments.only
+    cases = {name: run for name, run in cases.items() if is_wanted(name, only)}
+    if arguments.master != LOCAL:
+        cases = {name: run for name, run in cases.items() if name in ON_TWO_WORKERS}
     rates: dict[str, float] = {}
+    if is_wanted("floor", only) and arguments.master == LOCAL:
+        rates["floor"] = floor_ms(spark, reading(FLOOR_TOPIC, stream=True), scratch)
     for case, run in cases.items():
         for topic in SIZES:
             seconds = []
+            cpu_s = 0.0 if arguments.broker is None else cpu_time_s(arguments.broker)
             for _ in range(arguments.rounds + 1):
                 for folder in ("table", "checkpoint"):
                     shutil.rmtree(scratch / folder, ignore_errors=True)
@@ -327,7 +410,33 @@ def side_cases(spark: Any, arguments: argparse.Namespace, scratch: Path) -> dict
                 run(topic)
                 seconds.append(time.monotonic() - started)
             rates[f"{case} {topic}"] = written_by(case, topic, arguments.records) / min(seconds[1:]) / 1e6
+            if case == "segments":
+                rates[f"segments-cpu {topic}"] = cpu_time_s(arguments.broker) - cpu_s
     return rates
+
+
+def floor_ms(spark: Any, rows: Any, scratch: Path) -> float:
+    """How long a micro-batch of some records takes, the median of `FLOOR_BATCHES`."""
+    writer = rows.writeStream.format("noop").option("checkpointLocation", str(scratch / "floor"))
+    query = writer.trigger(processingTime="0 seconds").start()
+    batches: dict[int, float] = {}
+    try:
+        while len(batches) < FLOOR_BATCHES:
+            query.awaitTermination(1)
+            batches |= {
+                each["batchId"]: each["durationMs"]["triggerExecution"]
+                for each in query.recentProgress
+                if each["numInputRows"]
+            }
+    finally:
+        query.stop()
+    return median(batches[number] for number in sorted(batches)[FLOOR_BATCHES // 4 :])
+
+
+def cpu_time_s(pid: int) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@
 
 Each layer is called alone with the same request, in turns: by what is compiled from the receive buffer on, by the
 compiled append alone, and by Python alone. The least of several rounds counts. A line holds all lines above it, so that
-the difference of two is what the lower layer costs; the last one is a read of sixteen requests, for each of them.
+the difference of two is what the lower layer costs. Behind them: a read of sixteen requests, for each of them; a
+request for sixteen partitions, for each of them; and the append of a follower.
 What is left to the CPU time a request that `bench/produce.py` prints are the socket's calls, the loop, and the clock.
 """
 
@@ -23,11 +24,13 @@ from tidelog.broker.connections.server import Server
 from tidelog.broker.requests.dispatch import Dispatcher
 from tidelog.protocol.apis import ApiKey
 from tidelog.storage import log as log_module
-from tidelog.storage.ordinary import append_ordinary
+from tidelog.storage.ordinary import append_followed, append_ordinary
 
 VERSION = 10
 PIPELINED = 16
-"""Requests in one read of the last line."""
+"""Requests in one read."""
+PARTITIONS = 16
+"""That one request names."""
 
 
 class _Nowhere:
@@ -62,12 +65,18 @@ class _Dispatcher(Dispatcher):
 
 def stages(broker: Any) -> dict[str, Callable[[], object]]:
     """[layer] -> one request through it and all that it calls."""
-    broker.lead("t")
-    replica = broker.replica("t")
+    broker.lead("t", PARTITIONS)
+    broker.lead("followed")
+    replica, followed = broker.replica("t"), broker.replica("followed")
     batch = bytes(make_batch([bytes(100)]))
     frame = broker.frame(ApiKey.PRODUCE, VERSION, produce_request("t", batch, 0, 1, VERSION))
     file = os.open(tempfile.mkstemp()[1], os.O_RDWR)
-    data = bytearray(batch)
+    data, copied = bytearray(batch), bytearray(batch)
+    copied[12:16] = bytes(4)
+    several = produce_request("t", batch, 0, 1, VERSION)
+    for partition in range(1, PARTITIONS):
+        several.topic_data[0].partition_data += produce_request("t", batch, partition).topic_data[0].partition_data
+    wide = broker.frame(ApiKey.PRODUCE, VERSION, several)
     view = memoryview(bytearray(frame))
     server = Server(broker.config, broker.clock, broker.shell)
     broker.dispatcher = _Dispatcher(broker.node, broker.node.handlers)
@@ -81,6 +90,10 @@ def stages(broker: Any) -> dict[str, Callable[[], object]]:
     def log_append() -> object:
         data[:8] = bytes(8)
         return replica.log.append(data, leader_epoch=0, now_ms=broker.clock.wall_ms())
+
+    def follow() -> object:
+        copied[:8] = followed.log.log_end_offset.to_bytes(8, "big")
+        return followed.log.append_as_follower(copied, leader_epoch=0)
 
     def manager_append() -> object:
         data[:8] = bytes(8)
@@ -103,6 +116,8 @@ def stages(broker: Any) -> dict[str, Callable[[], object]]:
         "Dispatcher.request": dispatch,
         "Connection.buffer_updated": lambda: receive(frame),
         f"the same, {PIPELINED} in a read": lambda: receive(frame * PIPELINED),
+        f"the same, {PARTITIONS} partitions": lambda: receive(wide),
+        "Log.append_as_follower": follow,
     }
 
 
@@ -119,10 +134,11 @@ def main() -> None:
         print(f"  {'through':28}{''.join(f'{name:>10}' for name in ways)}")
         for layer, call in layers.items():
             least = dict.fromkeys(ways, float("inf"))
-            at_once = PIPELINED if "in a read" in layer else 1
+            at_once = PIPELINED if "in a read" in layer else PARTITIONS if "partitions" in layer else 1
             for _ in range(arguments.rounds):
                 for name, (append, is_closed) in ways.items():
                     log_module.append_ordinary = append
+                    log_module.append_followed = None if append is None else append_followed
                     broker.dispatcher.is_closed = is_closed
                     took = cpu_us(call, arguments.requests // at_once) / at_once
                     least[name] = min(least[name], took)

@@ -1,4 +1,4 @@
-"""Makes the requests that `lg` sends: Produce of six shapes, and Fetch with three limits.
+"""Makes the requests that `lg` and `mixed` send: Produce of six shapes, Fetch with three limits, and one that waits.
 
     python mkreq.py [DIR]
 
@@ -27,6 +27,8 @@ SHAPES = (
 )
 """Name, records, bytes of a value."""
 FETCH_LIMITS = (1 << 20, 4 << 20, 16 << 20)
+TAIL_WAIT_MS = 500
+"""What the request of a reader at the log's end, `tail`, has the broker wait."""
 
 
 def unsigned(number: int) -> bytes:
@@ -70,13 +72,15 @@ def produce(data: bytes) -> tuple[bytes, int]:
     return struct.pack(">i", len(request)) + request, len(start) + 4
 
 
-def fetch(partition_bytes_max: int) -> tuple[bytes, int, int, int]:
-    """A Fetch v12 request, where partition and offset stand, and the fixed bytes before an answer's records."""
-    start = header(1, 12) + struct.pack(">iiiibii", -1, 0, 1, 50 << 20, 0, 0, -1) + topic()
+def fetch(partition_bytes_max: int, wait_ms: int = 0) -> tuple[bytes, dict[str, int]]:
+    """A Fetch v12 request; where wait, partition and offset stand, and the fixed bytes before an answer's records."""
+    before_wait = header(1, 12) + struct.pack(">i", -1)
+    start = before_wait + struct.pack(">iiibii", wait_ms, 1, 50 << 20, 0, 0, -1) + topic()
     before_offset = start + struct.pack(">ii", 0, -1)
     request = before_offset + struct.pack(">qiqi", 0, -1, -1, partition_bytes_max) + b"\0\0\x01\x01\0"
     fixed = 4 + 4 + 1 + 4 + 2 + 4 + 1 + 1 + len(TOPIC) + 1 + 4 + 2
-    return struct.pack(">i", len(request)) + request, len(start) + 4, len(before_offset) + 4, fixed
+    places = {"wait": len(before_wait) + 4, "poff": len(start) + 4, "ooff": len(before_offset) + 4, "fix": fixed}
+    return struct.pack(">i", len(request)) + request, places
 
 
 def main() -> None:
@@ -94,10 +98,10 @@ def main() -> None:
             "payload": records * value_bytes,
             "req": len(request),
         }
-    for limit in FETCH_LIMITS:
-        request, partition_at, offset_at, fixed = fetch(limit)
-        (folder / f"f{limit}").write_bytes(request)
-        meta[f"f{limit}"] = {"poff": partition_at, "ooff": offset_at, "fix": fixed}
+    fetches = {f"f{limit}": fetch(limit) for limit in FETCH_LIMITS} | {"tail": fetch(FETCH_LIMITS[0], TAIL_WAIT_MS)}
+    for name, (request, places) in fetches.items():
+        (folder / name).write_bytes(request)
+        meta[name] = places
     (folder / "meta.json").write_text(json.dumps(meta, indent=1))
     print(json.dumps(meta))
 

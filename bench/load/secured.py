@@ -121,7 +121,7 @@ def probe(path: str, place: int, seconds: float, every_ms: float) -> list[tuple[
         connection.send(request)
         connection.answer()
         found.append((wall, time.perf_counter() - begun))
-        time.sleep(every_ms / 1000)
+        time.sleep(every_ms / 1000)  # The pace is what is asked for.
     return found
 
 
