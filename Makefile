@@ -7,7 +7,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-BUILD_INPUTS := pyproject.toml setup.py src/tidelog/records/_kernel.pyx src/tidelog/records/_compaction.pyx src/tidelog/records/_record.pxd src/tidelog/records/_crc32c.pxd src/tidelog/storage/_append.pyx src/tidelog/storage/_append.pxd src/tidelog/storage/_slots.pxd src/tidelog/broker/handlers/_produce_frames.pyx
+# Folders with Cython modules.
+COMPILED_IN := $(addprefix src/tidelog/,records storage broker/handlers)
+BUILD_INPUTS := pyproject.toml setup.py $(foreach folder,$(COMPILED_IN),$(wildcard $(folder)/*.pyx $(folder)/*.pxd))
 
 # pip keeps to itself what a build says.
 SAY_ABSENT = $(BIN)/python -c 'from tidelog.records import implementation as i; i.ABSENT and print(f"The compiled kernels were not built; \
@@ -112,7 +114,7 @@ conformance: venv ## Kafka's own tools and clients, Go's, Node's, kcat, and Apac
 ecosystem: venv ## Software that others have written for Kafka, pinned, each in an environment of its own; NAMES='faust celery' chooses.
 	@python -m tests.ecosystem $(NAMES)
 
-bench: venv ## Speed and memory beside the C sink, Apache Kafka and the official Spark connector; PART=small: produce requests of 100 B alone.
+bench: venv ## Speed and memory beside the C sink, Apache Kafka and the official Spark connector; PART=NAME: one part, such as small (bench/run lists them).
 	@bench/run $(PART)
 
 endure: venv ## Three brokers under plain load; memory, descriptors, latency must stay flat; MINUTES=n (60), ARGS='--plot FILE'.
@@ -123,12 +125,13 @@ reference: venv ## Regenerate docs/configuration.md, the message stubs and the b
 	@python -m tidelog.protocol.stubs
 	@python -m tidelog.metrics.board > docs/monitoring/grafana.json
 
-dist: venv ## Build a wheel and an sdist into dist/.
+dist: venv ## Build a wheel, for each Linux that its kernel runs on, and an sdist into dist/.
 	@rm -rf build dist
 	@python -m build --no-isolation --outdir dist .
+	@for wheel in dist/*-linux_*.whl; do [ ! -e "$$wheel" ] || { python -m auditwheel repair --wheel-dir dist "$$wheel" && rm "$$wheel"; }; done
 
 dist-check: dist ## Install both in fresh environments, with and without a C compiler, and send a record through each.
 	@python -m tests.installation
 
 clean: ## Remove what was built; keeps .venv.
-	@rm -rf build dist src/*.egg-info src/tidelog/records/_kernel.c src/tidelog/records/_compaction.c src/tidelog/storage/_append.c src/tidelog/broker/handlers/_produce_frames.c src/tidelog/records/*.so src/tidelog/storage/*.so src/tidelog/broker/handlers/*.so $(VENV)/.demo $(VENV)/.dev
+	@rm -rf build dist src/*.egg-info $(foreach folder,$(COMPILED_IN),$(folder)/*.c $(folder)/*.so) $(VENV)/.demo $(VENV)/.dev
