@@ -748,7 +748,7 @@ def test_a_broker_id_in_use_is_refused_with_the_reason() -> None:
         late, _ = await harness.stranger(0)
         harness.clock = ManualClock()
         joining.cancel()
-        membership = Membership(late._store, Jumping(), harness.random, lambda resource, values: None)
+        membership = Membership(late._store, Jumping(60_000), harness.random, lambda resource, values: None)
         registration = BrokerRegistration(BrokerId(0), BrokerEpoch(-1), ())
         with pytest.raises(KafkaError, match="Broker id 0 is in use by another running broker") as refusal:
             await membership.register(registration)
@@ -759,11 +759,36 @@ def test_a_broker_id_in_use_is_refused_with_the_reason() -> None:
     run(scenario)
 
 
+@pytest.mark.row("R12")
+def test_a_session_that_was_given_its_timeout_again_is_waited_for() -> None:
+    """ZooKeeper's leader died with the broker's machine: the next one begins to count the session anew."""
+
+    async def scenario(harness: Harness) -> None:
+        first, _ = await harness.broker(0)
+        again, session = await harness.stranger(0)
+        clock = Jumping(session.session_timeout_ms * 5 // 4)
+        membership = Membership(session, clock, harness.random, lambda resource, values: None)
+        joining = asyncio.ensure_future(membership.register(BrokerRegistration(BrokerId(0), BrokerEpoch(-1), ())))
+        await eventually(lambda: any("/brokers/ids/0" in text for text in session.transcript))
+        await eventually(lambda: clock.looks > 1 or joining.done())
+        await first.close()
+        assert await joining > first.broker_epoch
+        await again.close()
+
+    run(scenario)
+
+
 class Jumping(ManualClock):
-    """A minute goes by at every look."""
+    """`step_ms` go by at every look."""
+
+    def __init__(self, step_ms: int) -> None:
+        super().__init__()
+        self.looks = 0
+        self._step_ms = step_ms
 
     def monotonic_ms(self) -> int:
-        self.now_ms += 60_000
+        self.looks += 1
+        self.now_ms += self._step_ms
         return self.now_ms
 
 

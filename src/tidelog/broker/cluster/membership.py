@@ -60,7 +60,11 @@ GENERATED_BROKER_ID_BASE: Final = 1_000
 """reserved.broker.max.id: generated ids are above it."""
 
 SESSION_GRACE_MS: Final = 1_000
-"""Beyond its timeout, for the session of a broker's former life to end."""
+"""Beyond its timeouts, for the session of a broker's former life to end."""
+
+SESSION_TIMEOUTS_WAITED: Final = 2
+"""A leader that ZooKeeper elects meanwhile gives every session its whole timeout again: the broker's machine may have
+been that of the store's leader, too."""
 
 
 T = TypeVar("T")
@@ -141,7 +145,8 @@ class Membership:
         DUPLICATE_BROKER_REGISTRATION when it does not.
         """
         path = broker_path(registration.id)
-        deadline_ms = self._clock.monotonic_ms() + self._store.session_timeout_ms + SESSION_GRACE_MS
+        wait_ms = SESSION_TIMEOUTS_WAITED * self._store.session_timeout_ms + SESSION_GRACE_MS
+        deadline_ms = self._clock.monotonic_ms() + wait_ms
         while True:
             # Created empty and set in one transaction, as Kafka does.
             announcement: list[Operation] = [Create(path, ephemeral=True), SetData(path, encode_broker(registration))]
