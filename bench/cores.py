@@ -20,7 +20,6 @@ import signal
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -87,10 +86,10 @@ def kafka(jars: Path, data: Path, cores: set[int]) -> Iterator[Server]:
 
 def measure(work: Path, servers: dict[str, Server], shape: Shape, options: argparse.Namespace) -> None:
     """Runs one shape in turns and prints a line for each side, beside the last of them."""
-    rounds = []
-    for _ in range(options.rounds):
-        rounds.append({name: load(work, server, shape, options.seconds) for name, server in servers.items()})
-        time.sleep(0.2)
+    rounds = [
+        {name: load(work, server, shape, options.seconds) for name, server in servers.items()}
+        for _ in range(options.rounds)
+    ]
     print(f"\n{shape.name}")
     peer = list(servers)[-1]
     unit = "MB/s" if shape.unit == "MB_s" else "req/s"

@@ -12,6 +12,11 @@ from typing import Final
 from tidelog.client.addresses import parse_bootstrap
 from tidelog.client.blocking import BlockingConnection
 
+SETTLED_S: Final = 0.5
+SETTLED_CPU_S: Final = 0.01
+SETTLING_S_MAX: Final = 60.0
+"""What was made is flushed and checkpointed in the background: it is over when each broker has used next to no CPU
+for a while."""
 STOP_S_MAX: Final = 300.0
 """A broker with tens of thousands of partitions has many files to close."""
 
@@ -85,6 +90,15 @@ class Started:
     def memory_mib(self) -> float:
         """Memory of the brokers' processes that is no file's, MiB in all."""
         return sum(map(anonymous_mib, self.pids))
+
+    def settle(self) -> None:
+        """Returns when the brokers have nothing left to do."""
+        deadline = time.monotonic() + SETTLING_S_MAX
+        while time.monotonic() < deadline:
+            before = self.cpu_s()
+            time.sleep(SETTLED_S)
+            if self.cpu_s() - before < SETTLED_CPU_S * len(self.pids):
+                return
 
     def stop(self) -> float:
         """A clean stop; the seconds that it took. Idempotent."""

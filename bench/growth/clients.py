@@ -74,7 +74,7 @@ def offsets_topic(broker: Started) -> float:
     with asking(broker) as ask:
         until(lambda: not ask(messages.FindCoordinatorRequest(key="g"), 3).error_code, "the coordinator is found")
         until(lambda: not _fetch_error(ask, "g"), "the coordinator answers")
-    time.sleep(0.5)
+    broker.settle()
     return broker.memory_mib()
 
 

@@ -22,12 +22,8 @@ from tidelog.protocol.apis import ApiKey
 
 FLAT: Final = 0.0
 IN_PROPORTION: Final = 1.0
-SETTLED_S: Final = 0.5
-SETTLED_CPU_S: Final = 0.01
-SETTLING_S_MAX: Final = 60.0
-"""What was made is flushed and checkpointed in the background: it is over when each broker has used next to no CPU
-for a while."""
 IDLE_S: Final = 3.0
+"""Over which the CPU time of a broker that is asked nothing is measured."""
 SENDING: Final = produce.Shape("100 B, 16 connections, 1 in flight", 16, 1, "s100x1", "req_s", 0)
 """What is sent while something else is large."""
 SETTINGS: Final = {
@@ -96,16 +92,6 @@ def sending(broker: Started) -> dict[str, float]:
     return {"produce": found["cpu_us"]} if found else {}
 
 
-def settle(broker: Started) -> None:
-    """Returns when the brokers have nothing left to do."""
-    deadline = time.monotonic() + SETTLING_S_MAX
-    while time.monotonic() < deadline:
-        before = broker.cpu_s()
-        time.sleep(SETTLED_S)
-        if broker.cpu_s() - before < SETTLED_CPU_S * len(broker.pids):
-            return
-
-
 def idle(broker: Started) -> float:
     """Thousandths of a core that the brokers take while nothing is asked of them."""
     before = broker.cpu_s()
@@ -124,7 +110,7 @@ def _many_partitions(sizes: dict[str, int], work: Path) -> dict[str, float]:
         before = broker.cpu_s()
         create(broker, sizes)
         found["create"] = (broker.cpu_s() - before) / count * 1e6
-        settle(broker)
+        broker.settle()
         found["memory"] = broker.memory_mib()
         found["metadata"] = cpu_us(broker, [[metadata(None)]], in_flight=1)
         found["one"] = cpu_us(broker, [[metadata(["t"])]], in_flight=1)
@@ -197,7 +183,7 @@ def groups(size: int, work: Path) -> dict[str, float]:
         members = clients.join(broker, [f"g{index}" for index in range(size)])
         found["join"] = (broker.cpu_s() - before) / size * 1e6
         found["commit"] = cpu_us(broker, clients.spread(clients.commits(members)), count=max(size, 5_000))
-        settle(broker)
+        broker.settle()
         found["memory"] = broker.memory_mib() - rest
         found["heartbeat"] = cpu_us(broker, clients.spread(clients.heartbeats(members)))
         found["list"] = cpu_us(broker, [[clients.LIST]], in_flight=1)
@@ -236,7 +222,7 @@ def segments(size: int, work: Path) -> dict[str, float]:
         found["roll"] = (broker.cpu_s() - before) / size * 1e6
         with asking(broker) as ask:
             ask(clients.keep_large_segments("t"))
-        settle(broker)
+        broker.settle()
         # The segment of many batches that is active now is what is produced to from here on.
         found["produce"] = cpu_us(broker, [requests[-1:]], in_flight=1)
         found["fetch"] = cpu_us(broker, clients.spread(clients.fetches("t", size)))
@@ -270,7 +256,7 @@ def brokers(size: int, work: Path) -> dict[str, float]:
         create(cluster, {f"p{index}": 100 for index in range(size)}, factor=factor)
         clients.until_led(cluster, {f"p{index}": 100 for index in range(size)})
         found["create"] = (cluster.cpu_s() - before) / (size * 100 * factor) * 1e6
-        settle(cluster)
+        cluster.settle()
         found["memory"] = cluster.memory_mib()
         found["idle"] = idle(cluster)
         found["metadata"] = cpu_us(cluster, [[metadata(["t"])]], in_flight=1)
