@@ -16,6 +16,7 @@ Older entries are found by a binary search on the file, a page at a time, throug
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -72,7 +73,7 @@ class _Tail:
         return self.first + len(self.keys)
 
 
-class _SparseIndex:
+class _SparseIndex(ABC):
     """What the two kinds share: counting, the tail, truncating, trimming."""
 
     __slots__ = ("_file", "_tail", "base_offset", "entries_max")
@@ -259,11 +260,13 @@ class _SparseIndex:
         values += tail.values
         return keys, values
 
+    @abstractmethod
     def _encode(self, keys: array[int], values: array[int]) -> bytes:
-        raise NotImplementedError
+        """Entries as they stand in the file."""
 
+    @abstractmethod
     def _decode(self, data: bytes) -> tuple[array[int], array[int]]:
-        raise NotImplementedError
+        """Whole entries of the file, as keys and values."""
 
 
 class OffsetIndex(_SparseIndex):

@@ -93,7 +93,7 @@ class FollowedPartition(FetchPartition):
         self.session.news[self] = None
 
 
-class WaitingFetch(Protocol):
+class WaitingReplicaFetch(Protocol):
     """A request of the session that waits for news."""
 
     def has_news(self, *, urgent: bool) -> None:
@@ -137,7 +137,7 @@ class ReplicaSession:
         self.partitions: dict[PartitionKey, FollowedPartition] = {}
         self.news: dict[FollowedPartition, None] = {}
         """Partitions that are to be looked at, longest waiting first."""
-        self.waiting: WaitingFetch | None = None
+        self.waiting: WaitingReplicaFetch | None = None
         """Its request that waits, if one does."""
         self.missed_news = False
         """Whether there were urgent news while none did."""

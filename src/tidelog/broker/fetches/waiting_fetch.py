@@ -6,6 +6,7 @@ It is completed when records come up to `min_bytes`, when a partition is no more
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from tidelog.broker.deferred import Deferred
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tidelog.storage.log_reader import ReadResult
 
 
-class WaitingFetch:
+class WaitingFetch(ABC):
     """What is common to both ways."""
 
     __slots__ = ("_bytes_min", "_committed_only", "_entry", "_purgatory", "_resolved", "answer")
@@ -37,9 +38,9 @@ class WaitingFetch:
         """In the purgatory."""
         self.answer: Deferred[Any] = Deferred()
 
+    @abstractmethod
     def complete_with_read(self) -> bool:
         """Reads, and completes `answer` with what there is, now or when an I/O thread has read it; true."""
-        raise NotImplementedError
 
     def wait_for(self, partitions: list[tuple[FetchPartition, Replica]], timeout_ms: int) -> None:
         """Waits until any of these has more."""
