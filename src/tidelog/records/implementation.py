@@ -11,42 +11,34 @@ The environment variable TIDELOG_PURE=1 makes the kernels refuse to load, for te
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.records._pure import DONE, END, LIMIT
+from tidelog.records._pure import (
+    DONE,
+    END,
+    LIMIT,
+    NAME,
+    BinarySource,
+    ColumnBuilder,
+    RowBuilder,
+    encode_section,
+    find_record,
+    read_pairs,
+    scan_records,
+    sound_prefix,
+)
 
 _absent = ""
-if TYPE_CHECKING:
-    from tidelog.records._pure import (
-        NAME,
-        BinarySource,
-        ColumnBuilder,
-        RowBuilder,
-        encode_section,
-        find_record,
-        read_pairs,
-        scan_records,
-        sound_prefix,
-    )
-else:
+if not TYPE_CHECKING:
     try:
-        from tidelog.records._column_builder import ColumnBuilder
-        from tidelog.records._encoding import BinarySource, encode_section
-        from tidelog.records._integrity import sound_prefix
-        from tidelog.records._row_builder import RowBuilder
-        from tidelog.records._sections import NAME, find_record, read_pairs, scan_records
+        from tidelog.records import _column_builder, _encoding, _integrity, _row_builder, _sections
     except ImportError as reason:
         # All of them, or none: `NAME` and `ABSENT` speak for all.
         _absent = str(reason)
-        from tidelog.records._pure import (
-            NAME,
-            BinarySource,
-            ColumnBuilder,
-            RowBuilder,
-            encode_section,
-            find_record,
-            read_pairs,
-            scan_records,
-            sound_prefix,
-        )
+    else:
+        ColumnBuilder, RowBuilder = _column_builder.ColumnBuilder, _row_builder.RowBuilder
+        BinarySource, encode_section = _encoding.BinarySource, _encoding.encode_section
+        sound_prefix = _integrity.sound_prefix
+        NAME, find_record = _sections.NAME, _sections.find_record
+        read_pairs, scan_records = _sections.read_pairs, _sections.scan_records
 
 ABSENT: Final = _absent
 """Why the compiled kernels are not in use; empty where they are."""
