@@ -8,6 +8,7 @@ import itertools
 import random
 
 import pytest
+from tests.solver import needs_solver
 
 from tidelog.placement.plan import exact
 from tidelog.placement.plan.goals import Balance, Goals
@@ -112,7 +113,7 @@ def search(state: ClusterState, tolerance: float) -> tuple[int, int]:
     return best
 
 
-@pytest.mark.skipif(not exact.is_installed(), reason="needs the extra `plan`")
+@needs_solver
 def test_small_ones_are_solved_to_the_end() -> None:
     """Where an exhaustive search finds all loads in bands, the plan moves as few bytes as it does, and says so."""
     compared = 0
@@ -128,7 +129,7 @@ def test_small_ones_are_solved_to_the_end() -> None:
     assert compared >= 10
 
 
-@pytest.mark.skipif(not exact.is_installed(), reason="needs the extra `plan`")
+@needs_solver
 def test_small_ones_are_solved_beside_other_users_of_the_solver() -> None:
     """HiGHS keeps its threads for the whole process, and does not run for a caller that asks for another number."""
     highs = importlib.import_module(exact.SOLVER)
@@ -184,7 +185,7 @@ def with_traffic(state: ClusterState) -> ClusterState:
     )
 
 
-@pytest.mark.skipif(not exact.is_installed(), reason="needs the extra `plan`")
+@needs_solver
 def test_what_has_no_bytes_is_not_moved_for_bytes() -> None:
     """A replica that costs nothing to copy is a move all the same."""
     draw = random.Random(4)

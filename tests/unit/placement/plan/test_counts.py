@@ -8,6 +8,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from tests.solver import needs_solver
 
 from tidelog.model.identifiers import TopicPartition
 from tidelog.placement.plan import exact
@@ -238,7 +239,7 @@ def optimum(replicas: Sequence[Sequence[int]], racks: Sequence[str | None]) -> i
     return round(solver.getInfo().objective_function_value)
 
 
-@pytest.mark.skipif(not exact.is_installed(), reason="needs the extra `plan`")
+@needs_solver
 def test_moves_are_those_of_a_solver() -> None:
     """Beyond what can be searched exhaustively: 8 brokers in 4 racks, 30 partitions of 3 replicas."""
     draw = random.Random(1)
