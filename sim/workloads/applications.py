@@ -13,8 +13,9 @@ from sim.checks.share_history import ShareHistory
 from sim.checks.transaction_history import TransactionHistory
 from sim.cluster import OFFSETS_PARTITIONS, SHARE_LOCK_MS
 from sim.plan import MEMBERS, SUBSCRIBED, FaultKind
+from sim.workloads.classic_members import ClassicMember
+from sim.workloads.consumer_members import ConsumerMember
 from sim.workloads.coordination import PAUSE_S, committed_offsets, watch_offsets
-from sim.workloads.members import ClassicMember, ConsumerMember, Member
 from sim.workloads.share_members import ShareMember
 from sim.workloads.transactions import CommittedReader, TransactionalProducer
 from tidelog.coordinator.partitions import partition_for
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from sim.cluster import Cluster
     from sim.plan import Plan
     from sim.workloads.client import Router
+    from sim.workloads.members import Member
     from sim.world.loop import VirtualLoop
     from sim.world.randomness import SeededRandom
     from sim.world.trace import Trace

@@ -1,4 +1,7 @@
-"""The way from a client to its coordinator: asked for, used, and forgotten when it is not the one any more."""
+"""The way from a client to its coordinator: asked for, used, and forgotten when it is not the one any more.
+
+And what a group has committed, asked by whoever is no member of it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sim.checks.committed_answers import CommittedAnswers
     from sim.checks.group_history import GroupHistory
@@ -93,6 +96,24 @@ class Coordinator:
             raise AskAgain(code.name)
 
 
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """[topic] -> indexes of the partitions, in their order."""
+    found: dict[str, list[int]] = {}
+    for partition in partitions:
+        found.setdefault(partition.topic, []).append(partition.partition)
+    return found
+
+
+def offset_fetch(group: str, partitions: Sequence[TopicPartition]) -> messages.OffsetFetchRequest:
+    """Asks what a group has committed, stable offsets alone."""
+    kind = messages.OffsetFetchRequest
+    topics = [
+        kind.OffsetFetchRequestTopics(name=topic, partition_indexes=indexes)
+        for topic, indexes in by_topic(partitions).items()
+    ]
+    return kind(groups=[kind.OffsetFetchRequestGroup(group_id=group, topics=topics)], require_stable=True)
+
+
 async def committed_offsets(
     router: Router, group: str, partitions: Sequence[TopicPartition], trace: Trace
 ) -> dict[TopicPartition, tuple[int, str]]:
@@ -141,17 +162,7 @@ async def _fetch_offsets(
     coordinator: Coordinator, group: str, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, str]] | None:
     """Offset and note of what a group has committed; None where not all of it is told now. OSError, TimeoutError."""
-    by_topic: dict[str, list[int]] = {}
-    for partition in partitions:
-        by_topic.setdefault(partition.topic, []).append(partition.partition)
-    topics = [
-        messages.OffsetFetchRequest.OffsetFetchRequestTopics(name=topic, partition_indexes=indexes)
-        for topic, indexes in by_topic.items()
-    ]
-    asked = messages.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=topics)
-    response = await coordinator.ask(
-        ApiKey.OFFSET_FETCH, messages.OffsetFetchRequest(groups=[asked], require_stable=True)
-    )
+    response = await coordinator.ask(ApiKey.OFFSET_FETCH, offset_fetch(group, partitions))
     (answer,) = response.groups
     coordinator.check(ErrorCode(answer.error_code))
     results = {

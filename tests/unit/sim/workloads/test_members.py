@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from sim.checks.group_history import GroupHistory
 from sim.invariants import InvariantBrokenError
-from sim.workloads.members import SESSION_S, ConsumerMember
+from sim.workloads.consumer_members import ConsumerMember
+from sim.workloads.members import SESSION_S
 from sim.world.randomness import SeededRandom
 from sim.world.trace import Trace
 
@@ -147,7 +148,7 @@ def test_a_commit_of_before_the_partition_was_given_is_refused(
     monkeypatch: pytest.MonkeyPatch, error: ErrorCode
 ) -> None:
     """A member that gets a partition may commit as if with an epoch in which it did not have it."""
-    monkeypatch.setattr("sim.workloads.members.BELATED_CHANCE", 1.0)
+    monkeypatch.setattr("sim.workloads.consumer_members.BELATED_CHANCE", 1.0)
     group = Group()
     group.brokers.partitions = []
     group.brokers.commit_error = error
