@@ -14,10 +14,11 @@ from sim.checks.transaction_history import TransactionHistory
 from sim.cluster import OFFSETS_PARTITIONS, SHARE_LOCK_MS
 from sim.plan import MEMBERS, SUBSCRIBED, FaultKind
 from sim.workloads.classic_members import ClassicMember
+from sim.workloads.committed_reader import CommittedReader
 from sim.workloads.consumer_members import ConsumerMember
 from sim.workloads.coordination import PAUSE_S, committed_offsets, watch_offsets
 from sim.workloads.share_members import ShareMember
-from sim.workloads.transactions import CommittedReader, TransactionalProducer
+from sim.workloads.transactions import TransactionalProducer
 from tidelog.coordinator.partitions import partition_for
 from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC

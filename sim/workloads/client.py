@@ -170,6 +170,16 @@ class Router:
         """None where it has none, or it is not known: `refresh`."""
         return self._leaders.get(partition)
 
+    async def find_leader(self, partition: TopicPartition) -> Leader:
+        """Its leader, asked for where it is not known. OSError, TimeoutError; ConnectionError where it has none."""
+        leader = self.leader(partition)
+        if leader is None or leader.broker_id < 0:
+            await self.refresh([partition.topic])
+            leader = self.leader(partition)
+            if leader is None or leader.broker_id < 0:
+                raise ConnectionError(f"{partition} has no leader")
+        return leader
+
     def forget(self, partition: TopicPartition) -> None:
         """Its leader did not answer as one: `refresh` before asking again."""
         known = self._leaders.get(partition)

@@ -1,4 +1,4 @@
-"""Transactional producers while things break, and a reader of committed records.
+"""Transactional producers while things break; what they commit is read by `committed_reader`.
 
 A producer writes some records to some partitions and an offset for its group, then commits or aborts, by the protocol
 of before KIP-890 or by that of after. Now and then its process is replaced by another of the same transactional id in
@@ -10,31 +10,24 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from sim.checks.log_checks import split_batches
 from sim.checks.transaction_history import Fate
 from sim.invariants import require
-from sim.workloads.coordination import AskAgain, Coordinator, KeyType
+from sim.workloads.coordination import PAUSE_S, AskAgain, Coordinator, KeyType, offset_fetch
 from sim.world.clock import EPOCH_MS
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.records.batch import Codec, build_batch
-from tidelog.records.control import ControlRecordType, control_type
-from tidelog.records.errors import InvalidBatch
 from tidelog.records.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from sim.checks.history import History
-    from sim.checks.log_checks import Batch
     from sim.checks.transaction_history import Transaction, TransactionHistory
-    from sim.workloads.client import Router
     from sim.world.randomness import SeededRandom
     from sim.world.trace import Trace
 
-PAUSE_S: Final = 0.1
 TIMEOUT_MS: Final = 8_000
 """transaction.timeout.ms: shorter than some faults last."""
 PRODUCE_MS_MAX: Final = 4_000
@@ -266,12 +259,7 @@ class Instance:
 
     async def _send(self, partition: TopicPartition, request: messages.ProduceRequest) -> tuple[ErrorCode, int]:
         """What the leader says to one try, and the newest instance as it was sent. OSError, TimeoutError."""
-        leader = self._router.leader(partition)
-        if leader is None or leader.broker_id < 0:
-            await self._router.refresh([partition.topic])
-            leader = self._router.leader(partition)
-            if leader is None or leader.broker_id < 0:
-                raise ConnectionError(f"{partition} has no leader")
+        leader = await self._router.find_leader(partition)
         newest = self._history.newest(self._id)
         version = PRODUCE_SINCE if self._is_newer else PRODUCE_BEFORE
         try:
@@ -325,15 +313,11 @@ class Instance:
     async def _look_at_offset(self, transaction: Transaction) -> None:
         """The offset that it has just written for its group is not decided: who wants a stable one has to wait."""
         partition = self._owner.source
-        kind = messages.OffsetFetchRequest
-        topic = kind.OffsetFetchRequestTopics(name=partition.topic, partition_indexes=[partition.partition])
-        group = kind.OffsetFetchRequestGroup(group_id=self._owner.group, topics=[topic])
+        request = offset_fetch(self._owner.group, [partition])
         # The very broker that has written the offset down, even if it is not the coordinator any more.
         broker = self._group.broker
         try:
-            response = await self._router.ask(
-                broker, ApiKey.OFFSET_FETCH, kind(groups=[group], require_stable=True), HAUNTING_S
-            )
+            response = await self._router.ask(broker, ApiKey.OFFSET_FETCH, request, HAUNTING_S)
         except (OSError, TimeoutError) as error:
             self._trace.record("looked_in_vain", transaction.name, repr(error))
             return
@@ -500,122 +484,6 @@ class TransactionalProducer:
             await old.haunt()
         else:
             old.close()
-
-
-class CommittedReader:
-    """Reads committed records of some partitions, without those of aborted transactions."""
-
-    def __init__(
-        self,
-        name: str,
-        partitions: Sequence[TopicPartition],
-        router: Router,
-        random: SeededRandom,
-        history: History,
-        transactions: TransactionHistory,
-        trace: Trace,
-    ) -> None:
-        self._name = name
-        self._partitions = list(partitions)
-        self._router = router
-        self._random = random
-        self._history = history
-        self._transactions = transactions
-        self._trace = trace
-        self._offsets = dict.fromkeys(self._partitions, 0)
-        self.values: dict[TopicPartition, list[bytes]] = {partition: [] for partition in self._partitions}
-        """What it has read, in its order."""
-        self.behind: dict[TopicPartition, str] = dict.fromkeys(self._partitions, "nothing was read")
-        """What it has not read yet: up to the high watermark, since transactions end."""
-        self.stopping = False
-
-    async def run(self) -> None:
-        """Until it is told to stop, and has read to the high watermarks in a round that began after that."""
-        is_last = False
-        while not is_last or self.behind:
-            is_last = self.stopping
-            for partition in self._partitions:
-                try:
-                    await self._read(partition)
-                except (OSError, TimeoutError) as error:
-                    self._trace.record("committed_reader_retries", self._name, repr(error))
-                    self.behind[partition] = repr(error)
-                    self._router.forget(partition)
-                    await asyncio.sleep(self._random.between(0.0, 2 * PAUSE_S))
-            await asyncio.sleep(self._random.between(0.0, PAUSE_S))
-        self._router.close()
-
-    async def _read(self, partition: TopicPartition) -> None:
-        leader = self._router.leader(partition)
-        if leader is None or leader.broker_id < 0:
-            await self._router.refresh([partition.topic])
-            leader = self._router.leader(partition)
-            if leader is None or leader.broker_id < 0:
-                raise ConnectionError(f"{partition} has no leader")
-        asked = self._offsets[partition]
-        wanted = messages.FetchRequest.FetchPartition(
-            partition=partition.partition,
-            current_leader_epoch=leader.epoch,
-            fetch_offset=asked,
-            partition_max_bytes=100 + self._random.below(3000),
-        )
-        request = messages.FetchRequest(
-            max_wait_ms=100,
-            min_bytes=1,
-            max_bytes=1 << 20,
-            isolation_level=1,
-            session_id=0,
-            session_epoch=-1,
-            topics=[messages.FetchRequest.FetchTopic(topic=partition.topic, partitions=[wanted])],
-        )
-        response = await self._router.ask(leader.broker_id, ApiKey.FETCH, request)
-        if response.error_code:
-            raise ConnectionError(ErrorCode(response.error_code).name)
-        ((result,),) = [topic.partitions for topic in response.responses]
-        if result.error_code:
-            raise ConnectionError(f"{partition}: {ErrorCode(result.error_code).name}")
-        try:
-            batches = split_batches(bytes(result.records or b""))
-        except InvalidBatch as error:
-            self._history.corrupt(f"{partition} fetched at {asked}: {error}")
-            raise ConnectionError(f"{partition}: what was served is corrupt") from None
-        following = self._history.fetched(
-            partition,
-            leader.broker_id,
-            asked,
-            result.high_watermark,
-            result.last_stable_offset,
-            result.log_start_offset,
-            batches,
-            stable_only=True,
-        )
-        for offset, value in committed_records(batches, asked, result.aborted_transactions or ()):
-            self._transactions.read(partition, offset, value)
-            self.values[partition].append(value)
-        self._offsets[partition] = following
-        self.behind.pop(partition, None)
-        if following < result.high_watermark:
-            self.behind[partition] = f"at {following} of {result.high_watermark}, stable is {result.last_stable_offset}"
-        if batches:
-            self._trace.record("read_committed", partition, leader.broker_id, asked, following)
-
-
-def committed_records(
-    batches: Sequence[Batch], asked: int, aborted_transactions: Sequence[Any]
-) -> list[tuple[int, bytes]]:
-    """Offsets and values without control records and those of the aborted transactions that a fetch names."""
-    coming = sorted(aborted_transactions, key=lambda each: each.first_offset, reverse=True)
-    aborted: set[int] = set()
-    found: list[tuple[int, bytes]] = []
-    for header, records, _ in batches:
-        while coming and coming[-1].first_offset <= header.last_offset:
-            aborted.add(coming.pop().producer_id)
-        if header.is_control:
-            if control_type(records[0].key) is ControlRecordType.ABORT:
-                aborted.discard(header.producer_id)
-        elif not (header.is_transactional and header.producer_id in aborted):
-            found += [(record.offset, record.value or b"") for record in records if record.offset >= asked]
-    return found
 
 
 def _code_of(response: Any) -> ErrorCode:

@@ -6,7 +6,7 @@ import pytest
 from sim.checks.log_checks import split_batches
 from sim.checks.transaction_history import Fate, Transaction, TransactionHistory
 from sim.invariants import InvariantBrokenError
-from sim.workloads.transactions import committed_records
+from sim.workloads.committed_reader import committed_records
 
 from tidelog.model.identifiers import TopicPartition
 from tidelog.records.batch import build_batch
