@@ -17,7 +17,7 @@ from sim.scenarios.log import LogScenario, count_changes
 from sim.scenarios.transaction import FlushedTransactionScenario, TransactionScenario
 
 if TYPE_CHECKING:
-    from sim.run import Outcome
+    from sim.simulation import Outcome
 
 
 def main() -> int:

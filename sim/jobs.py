@@ -8,7 +8,8 @@ import time
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from sim.plan import FaultKind
-from sim.run import Outcome, RunFailedError, run
+from sim.run import RunFailedError, run
+from sim.simulation import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
