@@ -18,7 +18,7 @@ from tidelog.records.control import ControlRecordType, control_type
 from tidelog.records.errors import InvalidBatch
 from tidelog.records.record import Record
 from tidelog.storage.log import Log
-from tidelog.storage.segment_lookups import floor_index
+from tidelog.storage.segment_order import floor_index
 
 BATCHES_KEPT: Final = 8192
 """Some runs' worth."""

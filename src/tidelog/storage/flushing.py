@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.model.identifiers import Offset
 from tidelog.storage.file_names import LEADER_EPOCH_CHECKPOINT, SNAPSHOT, segment_file
 from tidelog.storage.segment import Segment
-from tidelog.storage.segment_lookups import floor_index
+from tidelog.storage.segment_order import floor_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable

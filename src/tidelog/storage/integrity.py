@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tidelog.records.batch import HEADER_SIZE, MAGIC, MAGIC_POSITION
 from tidelog.records.batch_header import SIZE_PREFIX
 from tidelog.records.integrity import check_batches
+from tidelog.storage.checked_ranges import CheckUnderWay, Verified
 from tidelog.storage.errors import WouldBlock
-from tidelog.storage.segment_lookups import CheckUnderWay, Verified
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -16,7 +16,7 @@ from tidelog.model.identifiers import LeaderEpoch, Offset
 from tidelog.ports.disk import FileRange
 from tidelog.storage.file_pool import UnheldFile
 from tidelog.storage.segment import Segment
-from tidelog.storage.segment_lookups import floor_index, index_behind
+from tidelog.storage.segment_order import floor_index, index_behind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

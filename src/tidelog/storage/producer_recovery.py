@@ -15,7 +15,7 @@ from tidelog.storage.file_names import DELETED, SNAPSHOT, parse_segment_file, se
 from tidelog.storage.producer_entries import BATCHES_KEPT, ProducerBatch, ProducerEntry
 from tidelog.storage.producer_snapshots import PendingSnapshot, decode_snapshot, encode_snapshot
 from tidelog.storage.producer_state import AppendOrigin, ProducerState, ProducerUpdate
-from tidelog.storage.segment_lookups import floor_index
+from tidelog.storage.segment_order import floor_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -26,7 +26,7 @@ from tidelog.storage.integrity import SegmentCheck
 from tidelog.storage.log_reader import EMPTY_READ, FoundRecord, ReadResult, read_batches
 from tidelog.storage.producer_state import ProducerState
 from tidelog.storage.rot import Rot, RottenBatch
-from tidelog.storage.segment_lookups import floor_index
+from tidelog.storage.segment_order import floor_index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

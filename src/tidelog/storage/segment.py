@@ -14,11 +14,12 @@ from tidelog.model.identifiers import NO_LEADER_EPOCH
 from tidelog.records.batch import BatchHeader
 from tidelog.records.compaction import index_batches
 from tidelog.storage.batch_scan import contradicts_next, valid_batches
+from tidelog.storage.checked_ranges import NOTHING_ROTTEN
 from tidelog.storage.offset_index import (
     NO_TIMESTAMP,
     RELATIVE_OFFSET_MAX,
 )
-from tidelog.storage.segment_lookups import NOTHING_ROTTEN, FoundBatch, SegmentLookups
+from tidelog.storage.segment_lookups import FoundBatch, SegmentLookups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

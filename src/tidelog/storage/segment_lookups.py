@@ -9,15 +9,14 @@ from __future__ import annotations
 import logging
 import threading
 from array import array
-from bisect import bisect_right
 from itertools import chain
-from operator import attrgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.records.batch import HEADER_SIZE, MAGIC, BatchHeader, InvalidBatch, check_crc, read_header, read_records
 from tidelog.records.batch_header import SIZE_PREFIX
+from tidelog.storage.checked_ranges import NOTHING_ROTTEN, CheckUnderWay, Verified
 from tidelog.storage.errors import CorruptIndex, WouldBlock
 from tidelog.storage.file_names import INDEX, LOG
 from tidelog.storage.offset_index import (
@@ -33,7 +32,7 @@ from tidelog.storage.offset_index import (
 from tidelog.storage.segment_files import SegmentFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from tidelog.ports.disk import File
     from tidelog.storage.file_pool import FilePool
@@ -50,54 +49,11 @@ _PAGE: Final = 4096
 """Bytes read at once while looking for a batch: at most an index interval and a header."""
 
 
-NOTHING_ROTTEN: Final[dict[int, int]] = {}
-"""Of nearly all segments, which share it; never changed."""
-
-
 class FoundBatch(NamedTuple):
     """A batch located in a segment."""
 
     position: int
     header: BatchHeader
-
-
-class Verified(NamedTuple):
-    """A range of a segment in which every batch was sound."""
-
-    start: int
-    end: int
-    """Positions in the file; a batch begins at `start`, and one ends at `end`."""
-    next_offset: int | None
-    """The offset behind the batch that ends at `end`."""
-    version: int
-    """`File.version` before it was read."""
-    until_ms: int
-    """Monotonic time up to which it is trusted."""
-
-
-class CheckUnderWay:
-    """A check ahead of a segment's readers: a thread that needs part of its range waits for it, and checks nothing
-    twice."""
-
-    __slots__ = ("_is_over", "_progress", "end", "start")
-
-    def __init__(self, start: int, end: int) -> None:
-        """Of the batches between two positions of the file; the last one may reach beyond `end`."""
-        self.start = start
-        self.end = end
-        self._is_over = False
-        self._progress = threading.Condition()
-
-    def advanced(self, *, is_over: bool = False) -> None:
-        """More is known of the range, or no more will be."""
-        with self._progress:
-            self._is_over = self._is_over or is_over
-            self._progress.notify_all()
-
-    def wait_until(self, is_enough: Callable[[], bool]) -> None:
-        """Returns when what is known `is_enough`, or the check is over. Blocks for as long as the device takes."""
-        with self._progress:
-            self._progress.wait_for(lambda: self._is_over or is_enough())
 
 
 class SegmentLookups(SegmentFiles):
@@ -477,21 +433,6 @@ class SegmentLookups(SegmentFiles):
     def _forget_timestamp(self) -> None:
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._timestamp_known = self.size == 0
-
-
-def floor_index(segments: Sequence[SegmentFiles], offset: int) -> int:
-    """Index of the one of a log's segments, oldest first, in which `offset` lies, or would."""
-    if offset >= segments[-1].base_offset:
-        return len(segments) - 1
-    return max(bisect_right(segments, offset, key=_base_offset) - 1, 0)
-
-
-def index_behind(segments: Sequence[SegmentFiles], base_offset: int) -> int:
-    """Index of the first of a log's segments that begins above `base_offset`; how many there are where none does."""
-    return bisect_right(segments, base_offset, key=_base_offset)
-
-
-_base_offset = attrgetter("base_offset")
 
 
 def _read(file: File, size: int, position: int, *, blocking: bool) -> bytes:

@@ -36,7 +36,7 @@ from tidelog.storage.readable_log import ReadableLog
 from tidelog.storage.retention import discard
 from tidelog.storage.rot import RottenBatch
 from tidelog.storage.segment import Segment
-from tidelog.storage.segment_lookups import floor_index
+from tidelog.storage.segment_order import floor_index
 
 if TYPE_CHECKING:
     from tidelog.model.identifiers import TopicId

@@ -19,13 +19,13 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.records.batch import iterate_headers
 from tidelog.records.integrity import Soundness
 from tidelog.storage import integrity
+from tidelog.storage.checked_ranges import CheckUnderWay
 from tidelog.storage.errors import WouldBlock
 from tidelog.storage.integrity import AHEAD_BYTES, INLINE_BYTES_MAX, TRUSTED_MS
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.repair import find_damages, fit, write
 from tidelog.storage.rot import RottenBatch
-from tidelog.storage.segment_lookups import CheckUnderWay
 
 BATCHES = 9
 RECORDS = 2

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.storage.log_config import LONG_MAX
-from tidelog.storage.segment_lookups import floor_index
+from tidelog.storage.segment_order import floor_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
