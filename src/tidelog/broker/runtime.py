@@ -36,7 +36,7 @@ from tidelog.broker.futures import future_of
 from tidelog.broker.handlers import load_handlers
 from tidelog.broker.listening import Listening
 from tidelog.broker.local_controller import ControllerRequests, LocalController
-from tidelog.broker.logs.cleaning import cleaner_settings
+from tidelog.broker.logs.settings import log_manager_settings
 from tidelog.broker.loop_shell import LoopShell
 from tidelog.broker.metrics.health import BrokerState
 from tidelog.broker.node import Node
@@ -46,15 +46,13 @@ from tidelog.broker.requests.starting import StartingDispatcher
 from tidelog.broker.shell import Purpose
 from tidelog.broker.telemetry.offer import client_metrics_manager
 from tidelog.config.broker_config import BrokerConfig
-from tidelog.config.group_config import GroupLimits
-from tidelog.controller.settings import ControllerSettings, Placement
+from tidelog.controller.settings import ControllerSettings
 from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType
 from tidelog.metadata.znodes import MalformedZnode
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicId, TopicPartition
 from tidelog.storage.errors import StorageError
 from tidelog.storage.log_manager import LogManager
-from tidelog.storage.log_manager_settings import LogManagerSettings
 from tidelog.store.errors import SessionExpired, StoreCorrupt, StoreError, StoreLocked
 
 if TYPE_CHECKING:
@@ -287,7 +285,7 @@ class Runtime:
             registration=BrokerRegistration(
                 broker_id, BrokerEpoch(-1), tuple(self._listening.endpoints()), self.config.broker_rack
             ),
-            settings=self._controller_settings(),
+            settings=ControllerSettings.of(self.config),
             send=self._controller_requests.send,
             clock=self._clock,
             random=self._random,
@@ -411,17 +409,7 @@ class Runtime:
                 config, self._stored.get(ConfigResource(ConfigResourceType.TOPIC, topic), {})
             ),
             random=self._random,
-            settings=LogManagerSettings(
-                initial_task_delay_ms=config.log_initial_task_delay_ms,
-                retention_check_interval_ms=config.log_retention_check_interval_ms,
-                flush_offset_checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
-                high_watermark_checkpoint_interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
-                producer_expiration_ms=config.producer_id_expiration_ms,
-                producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
-                producers_max=config.producer_ids_max,
-                cleaner=cleaner_settings(config),
-                open_files_max=self._descriptors.log,
-            ),
+            settings=log_manager_settings(config, open_files_max=self._descriptors.log),
             on_directory_failure=self._directory_failing,
         )
 
@@ -468,24 +456,8 @@ class Runtime:
 
     def _config_changed(self, names: frozenset[str]) -> None:
         if self._driver is not None:
-            self._driver.elections.set_settings(self._controller_settings())
+            self._driver.elections.set_settings(ControllerSettings.of(self.config))
         self._server.configure()
-
-    def _controller_settings(self) -> ControllerSettings:
-        config = self.config
-        return ControllerSettings(
-            default_partitions=config.num_partitions,
-            default_replication_factor=config.default_replication_factor,
-            delete_topic_enable=config.delete_topic_enable,
-            unclean_leader_election_enable=config.unclean_leader_election_enable,
-            leader_rebalance_enable=config.auto_leader_rebalance_enable,
-            leader_imbalance_check_interval_s=config.leader_imbalance_check_interval_seconds,
-            leader_imbalance_per_broker_percentage=config.leader_imbalance_per_broker_percentage,
-            placement=Placement(config.replica_placement),
-            isr_return_wait_ms=config.isr_return_wait_ms,
-            session_timeout_ms=config.zookeeper_session_timeout_ms,
-            groups=GroupLimits.of(config),
-        )
 
     # The other brokers, and the controller.
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from tidelog.config.group_config import GroupLimits
+
+if TYPE_CHECKING:
+    from tidelog.config.broker_config import BrokerConfig
 
 
 class Placement(Enum):
@@ -44,3 +48,20 @@ class ControllerSettings:
     """zookeeper.session.timeout.ms: how long a session may outlive its broker"""
     groups: GroupLimits = field(default_factory=GroupLimits)
     """group.consumer.*, by which the settings of groups are judged"""
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> ControllerSettings:
+        """Those of a broker, as they are now."""
+        return cls(
+            default_partitions=config.num_partitions,
+            default_replication_factor=config.default_replication_factor,
+            delete_topic_enable=config.delete_topic_enable,
+            unclean_leader_election_enable=config.unclean_leader_election_enable,
+            leader_rebalance_enable=config.auto_leader_rebalance_enable,
+            leader_imbalance_check_interval_s=config.leader_imbalance_check_interval_seconds,
+            leader_imbalance_per_broker_percentage=config.leader_imbalance_per_broker_percentage,
+            placement=Placement(config.replica_placement),
+            isr_return_wait_ms=config.isr_return_wait_ms,
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
+            groups=GroupLimits.of(config),
+        )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.logs.settings import cleaner_settings
 from tidelog.broker.shell import blocking_half
-from tidelog.storage.cleaner.settings import CleanerSettings
 from tidelog.storage.disk_errors import as_os_error
 from tidelog.storage.tasks import log_unexpected
 
@@ -24,18 +24,6 @@ if TYPE_CHECKING:
 
 UNCONFIRMED_MS: Final = 1_000
 """Pause before the store is asked again to confirm the settings; the task that has run waits meanwhile."""
-
-
-def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
-    """What a broker's settings ask of its cleaner."""
-    return CleanerSettings(
-        enabled=config.log_cleaner_enable and config.log_cleaner_threads > 0,
-        dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
-        dedupe_load_factor=config.log_cleaner_io_buffer_load_factor,
-        io_buffer_bytes=config.log_cleaner_io_buffer_size,
-        io_bytes_per_second_max=config.log_cleaner_io_max_bytes_per_second,
-        backoff_ms=config.log_cleaner_backoff_ms,
-    )
 
 
 class LogCleanerRunner:
