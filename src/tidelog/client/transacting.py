@@ -23,15 +23,15 @@ from tidelog.client.offsets import by_topic
 from tidelog.client.operations import Operation
 from tidelog.client.producing import ProducedBatch, produce_request, produced
 from tidelog.client.routing import COORDINATOR_TRANSACTION, Routing
+from tidelog.client.transaction_versions import (
+    ADD_PARTITIONS_BY_CLIENTS_MAX,
+    END_TXN_EXPLICIT_MAX,
+    PRODUCE_EXPLICIT_MAX,
+)
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
-
-PRODUCE_EXPLICIT_MAX: Final = 11
-END_TXN_EXPLICIT_MAX: Final = 4
-ADD_PARTITIONS_BY_CLIENTS_MAX: Final = 3
-"""The highest versions in which a broker takes a request as meant for the older transactions."""
 
 _FENCED: Final = frozenset(
     {

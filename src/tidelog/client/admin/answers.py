@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tidelog.client.errors import ClientError, refusal
 from tidelog.client.exchange import ByVersion
-from tidelog.client.operations import Deadline, Operation
+from tidelog.client.operations import Call, Deadline, Operation
 from tidelog.client.routing import Routing
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicPartition
@@ -47,6 +47,36 @@ def ask_broker(routing: Routing, broker_id: int, request: Any, deadline: Deadlin
     if isinstance(outcome, ClientError):
         raise outcome
     return outcome
+
+
+def ask_every_broker(
+    routing: Routing, request: ByVersion, deadline: Deadline, subject: str
+) -> Operation[dict[int, Any]]:
+    """[broker id] -> what every live broker answers, asked again after a retriable error. KafkaError, of `subject`, or
+    ClientError where one does not answer: a list made of the others would not be whole."""
+    yield from routing.refresh((), deadline)
+    answers: dict[int, Any] = {}
+    pending = {broker.broker_id: broker.address for broker in routing.brokers.values()}
+    attempt = 0
+    while pending:
+        timeout_s = min(routing.call_timeout_s, deadline.remaining_s)
+        outcomes = yield [Call(address, request, timeout_s) for address in pending.values()]
+        failure: KafkaError | None = None
+        for broker_id, outcome in zip(list(pending), outcomes, strict=True):
+            if isinstance(outcome, ClientError):
+                raise outcome
+            error = error_of(outcome.error_code, None, f"{subject} of broker {broker_id}")
+            if error is None:
+                del pending[broker_id]
+                answers[broker_id] = outcome
+            elif error.code.retriable:
+                failure = error
+            else:
+                raise error
+        attempt += 1
+        if failure is not None and not (yield from routing.pause(attempt, deadline)):
+            raise failure
+    return answers
 
 
 def change_partitions(

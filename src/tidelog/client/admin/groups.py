@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tidelog.client.addresses import Address
-from tidelog.client.admin.answers import error_of
-from tidelog.client.errors import ClientError, UnsupportedByBroker, refusal
+from tidelog.client.admin.answers import ask_every_broker, error_of
+from tidelog.client.errors import UnsupportedByBroker, refusal
 from tidelog.client.exchange import ByVersion
 from tidelog.client.member_data import InvalidMemberData, decode_assignment
 from tidelog.client.offsets import by_topic
-from tidelog.client.operations import Call, Deadline, Operation
+from tidelog.client.operations import Deadline, Operation
 from tidelog.client.routing import COORDINATOR_GROUP, Routing
 from tidelog.client.views import Broker, partition_error
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
@@ -97,36 +97,18 @@ def list_groups(
             request.types_filter = list(types)
         return request
 
-    yield from routing.refresh((), deadline)
-    found: dict[str, GroupListing] = {}
-    pending = {broker.broker_id: broker.address for broker in routing.brokers.values()}
-    attempt = 0
-    while pending:
-        request = ByVersion(ApiKey.LIST_GROUPS, build)
-        calls = [
-            Call(address, request, min(routing.call_timeout_s, deadline.remaining_s)) for address in pending.values()
-        ]
-        outcomes = yield calls
-        failure: Exception | None = None
-        for broker_id, outcome in zip(list(pending), outcomes, strict=True):
-            if isinstance(outcome, ClientError):
-                raise outcome
-            error = error_of(outcome.error_code, None, f"the list of groups of broker {broker_id}")
-            if error is None:
-                del pending[broker_id]
-                for entry in outcome.groups:
-                    found[entry.group_id] = GroupListing(
-                        entry.group_id, entry.protocol_type, entry.group_state, entry.group_type.capitalize()
-                    )
-            elif error.code.retriable:
-                failure = error
-            else:
-                raise error
-        attempt += 1
-        if failure is not None and not (yield from routing.pause(attempt, deadline)):
-            raise failure
+    request = ByVersion(ApiKey.LIST_GROUPS, build)
+    answers = yield from ask_every_broker(routing, request, deadline, "the list of groups")
     wanted = {PROTOCOL_TYPE, "", *([SHARE.lower()] if shared else [])}
-    return [found[name] for name in sorted(found) if found[name].protocol_type in wanted]
+    found = {
+        entry.group_id: GroupListing(
+            entry.group_id, entry.protocol_type, entry.group_state, entry.group_type.capitalize()
+        )
+        for answer in answers.values()
+        for entry in answer.groups
+        if entry.protocol_type in wanted
+    }
+    return [found[group] for group in sorted(found)]
 
 
 def describe_groups(

@@ -10,11 +10,11 @@ import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from tidelog.client.admin.answers import REQUEST_TIMEOUT_MS, ask_broker, error_of
-from tidelog.client.errors import ClientError, UnsupportedByBroker, refusal
+from tidelog.client.admin.answers import REQUEST_TIMEOUT_MS, ask_broker, ask_every_broker
+from tidelog.client.errors import UnsupportedByBroker, refusal
 from tidelog.client.exchange import ByVersion
 from tidelog.client.offsets import by_topic
-from tidelog.client.operations import Call, Deadline, Operation
+from tidelog.client.operations import Deadline, Operation
 from tidelog.client.routing import COORDINATOR_TRANSACTION, Routing
 from tidelog.client.views import partition_error
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
@@ -97,32 +97,13 @@ def list_transactions(
             request.transactional_id_pattern = pattern
         return request
 
-    yield from routing.refresh((), deadline)
-    found: list[TransactionListing] = []
-    pending = {broker.broker_id: broker.address for broker in routing.brokers.values()}
-    attempt = 0
-    while pending:
-        request = ByVersion(ApiKey.LIST_TRANSACTIONS, build)
-        timeout = min(routing.call_timeout_s, deadline.remaining_s)
-        outcomes = yield [Call(address, request, timeout) for address in pending.values()]
-        failure: KafkaError | None = None
-        for broker_id, outcome in zip(list(pending), outcomes, strict=True):
-            if isinstance(outcome, ClientError):
-                raise outcome
-            error = error_of(outcome.error_code, None, f"the list of transactions of broker {broker_id}")
-            if error is None:
-                del pending[broker_id]
-                found += [
-                    TransactionListing(each.transactional_id, broker_id, each.producer_id, each.transaction_state)
-                    for each in outcome.transaction_states
-                ]
-            elif error.code.retriable:
-                failure = error
-            else:
-                raise error
-        attempt += 1
-        if failure is not None and not (yield from routing.pause(attempt, deadline)):
-            raise failure
+    request = ByVersion(ApiKey.LIST_TRANSACTIONS, build)
+    answers = yield from ask_every_broker(routing, request, deadline, "the list of transactions")
+    found = [
+        TransactionListing(each.transactional_id, broker_id, each.producer_id, each.transaction_state)
+        for broker_id, answer in answers.items()
+        for each in answer.transaction_states
+    ]
     return sorted(found, key=lambda each: (each.coordinator_id, each.transactional_id))
 
 

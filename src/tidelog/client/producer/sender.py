@@ -31,8 +31,9 @@ from tidelog.client.producer.batches import NO_IDENTITY, Batch, Identity, leader
 from tidelog.client.producer.partition_queue import PartitionQueue
 from tidelog.client.producer.settings import ProducerSettings
 from tidelog.client.producer.topics_in_use import TopicsInUse
-from tidelog.client.producer.transactions import PRODUCE_EXPLICIT_MAX, TransactionManager
+from tidelog.client.producer.transactions import TransactionManager
 from tidelog.client.producing import Produced, ProducedBatch, produce_request, produced
+from tidelog.client.transaction_versions import PRODUCE_EXPLICIT_MAX
 from tidelog.client.views import partition_error
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition

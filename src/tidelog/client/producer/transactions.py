@@ -24,6 +24,11 @@ from tidelog.client.errors import ClientError, CommitRefused, Fenced, Transactio
 from tidelog.client.exchange import ByVersion
 from tidelog.client.offsets import CommittedOffset, GroupMember, by_topic, commit_error_codes
 from tidelog.client.routing import COORDINATOR_TRANSACTION
+from tidelog.client.transaction_versions import (
+    ADD_PARTITIONS_BY_CLIENTS_MAX,
+    END_TXN_EXPLICIT_MAX,
+    TXN_OFFSET_COMMIT_EXPLICIT_MAX,
+)
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
@@ -32,11 +37,6 @@ from tidelog.protocol.apis import ApiKey
 FEATURE: Final = "transaction.version"
 IMPLICIT: Final = 2
 """The level of the feature from which on partitions are added by producing to them."""
-PRODUCE_EXPLICIT_MAX: Final = 11
-TXN_OFFSET_COMMIT_EXPLICIT_MAX: Final = 4
-END_TXN_EXPLICIT_MAX: Final = 4
-ADD_PARTITIONS_BY_CLIENTS_MAX: Final = 3
-"""The highest versions in which a broker takes a request as meant for the older transactions."""
 LEARNING_S: Final = 1.0
 """How long an end waits for a coordinator that has gone since: what it did last will do for the next transaction."""
 
