@@ -18,7 +18,7 @@ from tidelog.controller.elections import (
     unclean_allowed,
 )
 from tidelog.controller.events import BrokersChanged, LogEndsLearned, MarksChanged, ReplicasFailed, ReplicasPostponed
-from tidelog.controller.lost_tails import complete_members, doubt, may_lack_tail
+from tidelog.controller.lost_tails import complete_members, may_lack_tail, put_in_doubt
 from tidelog.controller.requests import ControlledShutdown
 from tidelog.controller.state import NodeRead
 from tidelog.controller.turn import ControllerTurn
@@ -87,9 +87,9 @@ def _as_found(
     if lacking and not whole:
         isr = isr_to_wait_for(turn, topic_partition, image.isr)
         return NO_LEADER, isr, image.leader != NO_LEADER or len(isr) < len(image.isr)
-    if whole and _sessions_are_doubtful(turn, topic_partition, image, whole):
+    if whole and _sessions_may_outlive_brokers(turn, topic_partition, image, whole):
         # They may be of before the power cut that booted another machine anew: it took the end of these logs, too.
-        doubt(turn, topic_partition, whole)
+        put_in_doubt(turn, topic_partition, whole)
         leader = image.leader if image.leader in whole else NO_LEADER
         return leader, image.isr, leader != image.leader
     is_stale = len(whole) < len(image.isr)
@@ -117,12 +117,13 @@ def _may_lack_tail(
     return [id for id in lacking if _registered_since(turn, topic_partition, id)]
 
 
-def _sessions_are_doubtful(
+def _sessions_may_outlive_brokers(
     turn: ControllerTurn, topic_partition: TopicPartition, image: PartitionImage, members: Sequence[BrokerId]
 ) -> bool:
-    """Whether members of an ISR, registered since before its state was written, may have lost their power all the same.
+    """Whether members of an ISR may be dead although they are registered, since sessions outlive a power cut.
 
-    A broker, be it one with a replica or not, has come back since from a machine that was booted anew.
+    So it is when all these registrations are older than the partition's state, and some broker, with a replica or
+    without, has since come back from a machine that was booted anew.
     """
     if len(image.replicas) == 1 or any(_registered_since(turn, topic_partition, id) for id in members):
         return False
@@ -243,13 +244,13 @@ def remove_replicas(
 
 
 def sessions_proven(turn: ControllerTurn, due_ms: int) -> None:
-    """Sessions of dead brokers have ended by now: members of ISRs that are registered live."""
+    """The sessions of dead brokers have ended by now: the members of ISRs that are still registered live."""
     for topic_partition in [each for each, until_ms in turn.state.in_doubt.items() if until_ms <= due_ms]:
         _end_doubt(turn, topic_partition)
 
 
 def has_answered(turn: ControllerTurn, event: LogEndsLearned) -> None:
-    """A broker lives: where it is in sync and has all records, it is known which members have not."""
+    """A broker lives. Where it is in sync and has all records, its ISR is in doubt no longer."""
     if event.broker_id not in turn.state.marks.booted_anew:
         for topic_partition in [each for each in event.ends if each in turn.state.in_doubt]:
             _end_doubt(turn, topic_partition)

@@ -10,10 +10,11 @@ leads at once. Else the election waits until all members are back, or long enoug
 A replica of such a broker that is known to have lost records has lost its tail as the others may have: it takes part
 in the comparison where one that is not known to have lost any could lead.
 
-Machines that boot faster than sessions end make it look as if the first one back had been away alone, for the others
-are still registered. So the first controller after that leaves ISRs as they are, those without the one that is back
-too, until one of the others answers it, which mostly takes no time, or until those sessions have ended (`doubt`). A
-leader that lives leads on meanwhile.
+Machines may boot faster than sessions end. Then the first broker back finds the others registered still, and seems to
+have been away alone. So the first controller after that puts ISRs in doubt, also of partitions of which the returned
+broker has no replica (`put_in_doubt`): it leaves an ISR as it is until another member answers, which mostly takes no
+time, or until those sessions have ended. A leader that lives leads on meanwhile, and only an unclean election gives the
+partition another one.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ def complete_members(
     return [id for id in turn.state.whole_replicas(topic_partition, members) if id not in booted]
 
 
-def doubt(turn: ControllerTurn, topic_partition: TopicPartition, others: Sequence[BrokerId]) -> None:
-    """Leaves a partition's ISR as it is until one of the others has answered, or sessions of the dead have ended."""
+def put_in_doubt(turn: ControllerTurn, topic_partition: TopicPartition, others: Sequence[BrokerId]) -> None:
+    """Leaves an ISR as it is until one of `others` has answered, or the sessions of dead brokers have ended."""
     timeout_ms = turn.settings.session_timeout_ms
     turn.state.in_doubt[topic_partition] = turn.now_ms + timeout_ms
     turn.set_timer(timeout_ms, SessionsProven(turn.now_ms + timeout_ms))

@@ -130,8 +130,9 @@ class ControllerState:
         self.members_due: dict[TopicPartition, int] = {}
         """Until when the election of a partition waits for members of its ISR, monotonic; it may be past; transient."""
         self.in_doubt: dict[TopicPartition, int] = {}
-        """Until when it is not known, monotonic, which members of a partition's ISR live: a broker whose machine was
-        booted anew is back, and the others' sessions may be of before the same power cut; transient."""
+        """Partitions of which it is not known which members of the ISR live, and until when, monotonic. A broker whose
+        machine was booted anew is back, and the others may be registered only because their sessions have not ended
+        since the same power cut; transient."""
         self.waits: dict[TopicPartition, tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]] = {}
         """Partitions of which it was logged that they wait: for which replicas, past which damaged ones; transient."""
         self.leader_elections = 0

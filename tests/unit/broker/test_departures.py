@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.broker.harness import Broker
 
-from tidelog.broker.cluster.departures import DOUBT_MS_MAX, LINGER_MS
+from tidelog.broker.cluster.departures import LINGER_MS, SUSPECT_MS_MAX
 from tidelog.broker.deferred import Deferred
 from tidelog.model.errors import ErrorCode
 from tidelog.protocol import messages
@@ -62,7 +62,7 @@ def test_a_leader_whose_connection_broke_is_named_when_the_controller_has_spoken
 
 
 def test_all_topics_are_asked_for(following: Broker) -> None:
-    """A request for all topics names the doubted leader too, and waits."""
+    """A request for all topics names the suspected leader too, and waits."""
     following.node.departures.connection_broke(1)
     answer = ask(following)
     assert not answer.done
@@ -80,7 +80,7 @@ def test_a_break_in_the_same_turn_is_seen_first(following: Broker) -> None:
 
 
 def test_others_are_answered_at_once(following: Broker) -> None:
-    """A topic that the doubted broker does not lead is not waited for."""
+    """A topic that the suspected broker does not lead is not waited for."""
     following.node.departures.connection_broke(1)
     assert ask(following, "t").done
 
@@ -129,18 +129,18 @@ def test_a_coordinator_whose_connection_breaks_in_the_same_turn_is_not_named(fol
     following.node.departures.connection_broke(1)
     following.shell.run_turns()
     assert not answer.done
-    following.shell.advance(DOUBT_MS_MAX)
+    following.shell.advance(SUSPECT_MS_MAX)
     assert coordinators(following, answer) == [1]
 
 
 def test_other_coordinators_are_named_at_once(following: Broker) -> None:
-    """Whoever is doubted coordinates none of these groups."""
+    """The suspected broker coordinates none of these groups."""
     lead_coordinators(following, 2, LIVE)
     following.node.departures.connection_broke(1)
     assert coordinators(following, find(following, "g")) == [2]
 
 
-def test_a_broker_that_is_reached_again_is_not_doubted(following: Broker) -> None:
+def test_a_broker_that_is_reached_again_is_not_suspected(following: Broker) -> None:
     """Only the connection broke: the broker lives, and is named."""
     following.node.departures.connection_broke(1)
     answer = ask(following, "u")
@@ -150,22 +150,22 @@ def test_a_broker_that_is_reached_again_is_not_doubted(following: Broker) -> Non
 
 
 def test_a_silent_controller_is_not_waited_for_long(following: Broker) -> None:
-    """After DOUBT_MS_MAX the answer is what this broker knows."""
+    """After SUSPECT_MS_MAX the answer is what this broker knows."""
     following.node.departures.connection_broke(1)
     answer = ask(following, "u")
-    following.shell.advance(DOUBT_MS_MAX - 1)
+    following.shell.advance(SUSPECT_MS_MAX - 1)
     assert not answer.done
     following.shell.advance(1)
     assert leader_of_u(following, answer) == 1
 
 
-def test_each_break_is_a_doubt_of_its_own(following: Broker) -> None:
+def test_each_break_is_a_suspicion_of_its_own(following: Broker) -> None:
     """A dying broker may still have taken a connection: that it broke as well counts from then."""
     following.node.departures.connection_broke(1)
-    following.shell.advance(DOUBT_MS_MAX - 1)
+    following.shell.advance(SUSPECT_MS_MAX - 1)
     following.node.departures.connection_broke(1)
     answer = ask(following, "u")
-    following.shell.advance(DOUBT_MS_MAX - 1)
+    following.shell.advance(SUSPECT_MS_MAX - 1)
     assert not answer.done
 
 

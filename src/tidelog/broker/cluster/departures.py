@@ -1,15 +1,15 @@
 """What clients are told while a broker dies: nothing that is wrong in a moment, and its address for a while longer.
 
-    its connection breaks ----- doubted -----> UpdateMetadata: it is gone ----- lingers -----> forgotten
+    its connection breaks ---- suspected ----> UpdateMetadata: it is gone ----- lingers -----> forgotten
                                   |                       |
-    Metadata that names it waits -+--- answered ----------+        at the latest after DOUBT_MS_MAX
+    Metadata that names it waits -+--- answered ----------+        at the latest after SUSPECT_MS_MAX
     (and FindCoordinator)
 
 A client whose leader dies asks another broker at once, before the controller has had the time to elect. Told that
-nothing has changed, it has no reason to ask again soon: librdkafka does after a second. So a broker whose own
-connection to that leader has just broken waits until the controller has told which brokers are live. The same holds of
-a coordinator: a client that is sent back to the dead one tries to connect there first, and franz-go with KIP-848 may
-never ask again.
+nothing has changed, it has no reason to ask again soon: librdkafka does after a second. So a broker suspects another
+one as soon as its own connection to it breaks, and holds back answers that name it until the controller has told which
+brokers are live. The same holds of a coordinator: a client that is sent back to the dead one tries to connect there
+first, and franz-go with KIP-848 may never ask again.
 
 And librdkafka (2.10 and later) forgets a broker that Metadata does not list; where the same answer moves a partition
 away from it, the partition is lost on the way, and found again a second later. So a broker that is gone stays on the
@@ -30,19 +30,20 @@ if TYPE_CHECKING:
     from tidelog.metadata.image import BrokerRegistration
     from tidelog.model.identifiers import BrokerId
 
-DOUBT_MS_MAX: Final = 500
-"""From a broken connection until the leader on its other end is taken to live: the controller has said nothing."""
+SUSPECT_MS_MAX: Final = 500
+"""How long a broker is suspected at most, after its connection broke. Then it is taken to live: the controller has said
+nothing else."""
 LINGER_MS: Final = 5_000
 """How long a broker stays on the list that clients are given, after it has gone."""
 
 
 class Departures:
-    """The other brokers that this one doubts, and those that have left not long ago."""
+    """The other brokers that this one suspects to be dead, and those that have left not long ago."""
 
     def __init__(self, metadata: MetadataCache, shell: Shell) -> None:
         self._metadata = metadata
         self._shell = shell
-        self._doubts: dict[int, Timer] = {}
+        self._suspects: dict[int, Timer] = {}
         self._waiting: list[Deferred[None]] = []
         self._known: dict[BrokerId, BrokerRegistration] = {}
         """The live brokers, when they last changed."""
@@ -51,24 +52,24 @@ class Departures:
 
     def connection_broke(self, broker_id: int) -> None:
         """A connection of ours to a broker was ended, and not by us."""
-        before = self._doubts.pop(broker_id, None)
+        before = self._suspects.pop(broker_id, None)
         if before is not None:
             before.cancel()
-        self._doubts[broker_id] = self._shell.after(DOUBT_MS_MAX, self.reached, broker_id)
+        self._suspects[broker_id] = self._shell.after(SUSPECT_MS_MAX, self.reached, broker_id)
 
     def reached(self, broker_id: int) -> None:
-        """A broker took a connection of ours, or was doubted for long enough."""
-        doubt = self._doubts.pop(broker_id, None)
-        if doubt is not None:
-            doubt.cancel()
-            if not self._doubts:
+        """A broker took a connection of ours, or was suspected for long enough."""
+        timer = self._suspects.pop(broker_id, None)
+        if timer is not None:
+            timer.cancel()
+            if not self._suspects:
                 self._answer()
 
-    def is_doubted(self, broker_id: int) -> bool:
-        return broker_id in self._doubts
+    def is_suspected(self, broker_id: int) -> bool:
+        return broker_id in self._suspects
 
-    def before_naming(self, names_doubted: Callable[[], bool]) -> Deferred[None]:
-        """Completes when an answer may be given of which `names_doubted` tells whether it names a doubted broker.
+    def before_naming(self, names_suspected: Callable[[], bool]) -> Deferred[None]:
+        """Completes when an answer may be given of which `names_suspected` tells whether it names a suspected one.
 
         That is asked in the next turn: if a broker dies, its connection to us breaks as the client's does, and the
         client's question may be read first.
@@ -77,12 +78,12 @@ class Departures:
             return Deferred.of(None)
         turn: Deferred[None] = Deferred()
         self._shell.soon(turn.complete, None)
-        return turn.and_then(lambda _: self._settled() if self._doubts and names_doubted() else Deferred.of(None))
+        return turn.and_then(lambda _: self._settled() if self._suspects and names_suspected() else Deferred.of(None))
 
     def _settled(self) -> Deferred[None]:
-        """Completes when no broker is doubted any more."""
+        """Completes when no broker is suspected any more."""
         settled: Deferred[None] = Deferred()
-        if self._doubts:
+        if self._suspects:
             self._waiting.append(settled)
         else:
             settled.complete(None)
@@ -95,9 +96,9 @@ class Departures:
 
     def stop(self) -> None:
         """Sets no timers any more; requests that wait are answered."""
-        for timer in [*self._doubts.values(), *(timer for _, timer in self._gone.values())]:
+        for timer in [*self._suspects.values(), *(timer for _, timer in self._gone.values())]:
             timer.cancel()
-        self._doubts.clear()
+        self._suspects.clear()
         self._answer()
 
     def _brokers_changed(self) -> None:
@@ -108,9 +109,9 @@ class Departures:
         self._known = dict(live)
         for broker_id in [back for back in self._gone if back in live]:
             self._gone.pop(broker_id)[1].cancel()
-        for gone in [doubted for doubted in self._doubts if doubted not in live]:
-            self._doubts.pop(gone).cancel()
-        if self._waiting and not self._doubts:
+        for gone in [suspect for suspect in self._suspects if suspect not in live]:
+            self._suspects.pop(gone).cancel()
+        if self._waiting and not self._suspects:
             # The rest of what the controller says, the new leaders, is taken in within this turn.
             self._shell.soon(self._answer)
 
@@ -118,7 +119,7 @@ class Departures:
         del self._gone[broker_id]
 
     def _answer(self) -> None:
-        if not self._doubts:
+        if not self._suspects:
             waiting, self._waiting = self._waiting, []
             for settled in waiting:
                 settled.complete(None)

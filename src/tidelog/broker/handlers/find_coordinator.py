@@ -56,17 +56,17 @@ def handle(
             outcome.result()
         except KafkaError as error:
             failure = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message or str(error))
-        may_answer = node.departures.before_naming(lambda: _names_doubted(node, coordinators, keys))
+        may_answer = node.departures.before_naming(lambda: _names_suspected(node, coordinators, keys))
         may_answer.on_complete(lambda _: answer.complete(_response(node, context, request.key_type, keys, failure)))
 
     soon(node, coordinators.ensure_topic()).on_complete(created)
     return answer
 
 
-def _names_doubted(node: Node, coordinators: CoordinatorService[Any], keys: list[str]) -> bool:
+def _names_suspected(node: Node, coordinators: CoordinatorService[Any], keys: list[str]) -> bool:
     """Whether the answer would name a coordinator that may just have died."""
     partitions = map(coordinators.partition_image, keys)
-    return any(node.departures.is_doubted(partition.leader) for partition in partitions if partition is not None)
+    return any(node.departures.is_suspected(partition.leader) for partition in partitions if partition is not None)
 
 
 def _coordinators(node: Node, key_type: int) -> CoordinatorService[Any] | None:

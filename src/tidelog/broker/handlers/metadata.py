@@ -50,7 +50,7 @@ def handle(
 ) -> messages.MetadataResponse | Deferred[messages.MetadataResponse]:
     missing = _to_create(node, context, request)
     if not missing:
-        may_answer = node.departures.before_naming(lambda: _names_doubted(node, request))
+        may_answer = node.departures.before_naming(lambda: _names_suspected(node, request))
         return may_answer.then(lambda _: _answer(node, context, request))
     answer: Deferred[messages.MetadataResponse] = Deferred()
     # If it could not be created (there is no controller, say), it is simply not there yet: the client asks again.
@@ -78,7 +78,7 @@ def _to_create(node: Node, context: RequestContext, request: messages.MetadataRe
     ]
 
 
-def _names_doubted(node: Node, request: messages.MetadataRequest) -> bool:
+def _names_suspected(node: Node, request: messages.MetadataRequest) -> bool:
     """Whether the answer would name a leader that may just have died."""
     image = node.metadata.image
     topics: Iterable[TopicImage | None] = image.topics.values()
@@ -88,7 +88,7 @@ def _names_doubted(node: Node, request: messages.MetadataRequest) -> bool:
             for topic in request.topics
         ]
     return any(
-        node.departures.is_doubted(partition.leader)
+        node.departures.is_suspected(partition.leader)
         for topic in topics
         if topic is not None
         for partition in topic.partitions.values()

@@ -101,8 +101,8 @@ class Batch:
     """Records of one partition on their way. `order` sorts a partition's batches as they were made."""
 
     __slots__ = (
-        "base_sequence", "count", "data", "deadline", "done", "doubted_since", "header_counts", "header_keys",
-        "header_values", "identity", "is_uncertain", "keys", "order", "ready_at", "size", "timestamps",
+        "base_sequence", "count", "data", "deadline", "done", "header_counts", "header_keys", "header_values",
+        "identity", "is_uncertain", "keys", "order", "out_of_sequence_since", "ready_at", "size", "timestamps",
         "topic_partition", "values",
     )  # fmt: skip
 
@@ -129,7 +129,7 @@ class Batch:
         """-1 until the batch is sent for the first time, and for producers that are not idempotent."""
         self.is_uncertain = False
         """Whether an attempt ended without an answer: its records may be in the log."""
-        self.doubted_since: float | None = None
+        self.out_of_sequence_since: float | None = None
         """Monotonic seconds at which a leader first found the batch out of sequence although it may be in the log."""
         self.data: bytes | bytearray | None = None
 

@@ -402,9 +402,9 @@ class Sender:
         if code not in _OUT_OF_SEQUENCE or not batch.is_uncertain or self._transactions is not None:
             return False
         now = time.monotonic()
-        if batch.doubted_since is None:
-            batch.doubted_since = now
-        return now - batch.doubted_since < DEPOSED_S_MAX
+        if batch.out_of_sequence_since is None:
+            batch.out_of_sequence_since = now
+        return now - batch.out_of_sequence_since < DEPOSED_S_MAX
 
     def _acknowledged(self, queue: PartitionQueue, batch: Batch, result: ProducedBatch) -> None:
         queue.acknowledged(batch)
