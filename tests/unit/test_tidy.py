@@ -161,6 +161,24 @@ def test_the_names_in_the_page_exist(page: str) -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize("page", ["where-is-it", "glossary"])
+def test_the_other_names_of_a_row_are_in_its_files(page: str) -> None:
+    """A name that stands elsewhere in a table's row, "`_expire` of the same", occurs in one of the files of the row."""
+    wrong = []
+    for row in re.findall(r"^\|.*$", (ROOT / f"docs/{page}.md").read_text(), re.MULTILINE):
+        named = [
+            base / name
+            for name in re.findall(r"`([\w/]+(?:/|\.pyx?|\.pxd))`", row)
+            for base in (ROOT / "src/tidelog", ROOT / "src", ROOT)
+            if (base / name).exists()
+        ]
+        files = [each for path in named for each in (path.glob("*.py") if path.is_dir() else [path])]
+        content = "\n".join(path.read_text() for path in files)
+        words = re.findall(r"`(?!__)([a-zA-Z_]\w*)`", row) if files else []  # `__consumer_offsets` is a topic.
+        wrong += [f"{word}: {row[:60]}" for word in words if not re.search(rf"\b{word}\b", content)]
+    assert wrong == []
+
+
 def compatibility_rows() -> dict[str, tuple[str, str]]:
     """Row -> (state, where), from docs/compatibility.md."""
     text = (ROOT / "docs/compatibility.md").read_text()

@@ -1,10 +1,17 @@
 """Ordinary fetches of consumers: from the bytes of the request to those of the answer, without messages in between.
 
-A fetch is ordinary when a consumer without a quota asks, not by a session that is yet to begin; this broker leads all
-that it asks for, and each offset is in its log; what is to be read is in the page cache, sound, and names no aborted
-transaction. It may wait in the purgatory. Whatever else there is, errors too, `fetch.py` does: from the beginning where
-nothing was changed yet (NotImplemented), else with the partitions that are in the session by now (`General`), which it
-reads again.
+It may wait in the purgatory. `fetch.py` takes all others, errors too. It takes a whole request, of which nothing was
+done yet (NotImplemented), where
+
+    a follower asks, or the request takes partitions out of its session, or has tagged fields   `read_request`
+    a quota limits the client, or allowed requests are logged                                   `take`
+    it begins or ends a session, or adds partitions to one                                      `_plan`, `_update`
+    it names a rack, and a replica selector is set                                              `_plan`
+
+It takes the partitions that are in the session by now, and reads them all again (`General`), where one of them
+(`_look_at`) is led by another broker, may not be read by the client, or is asked for with another leader epoch or with
+the epoch of the consumer's last record; where the offset is not in the log; and where the records are rotten, not in
+the page cache, or may hold aborted transactions.
 
 `tests/property/test_ordinary_fetch.py` holds both ways to the same answers and state.
 """
