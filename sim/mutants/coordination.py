@@ -59,7 +59,7 @@ COORDINATION_MUTANTS: Final = (
     ),
     Mutant(
         "aborted-not-told",
-        "broker.handlers.fetch",
+        "broker.handlers._fetch_reading",
         "        data.aborted_transactions = aborted\n",
         "        data.aborted_transactions = aborted and []\n",
         "readers of committed records are not told what was aborted",

@@ -228,8 +228,8 @@ MUTANTS: Final = (
     Mutant(
         "fetch-above-hw",
         "broker.fetches.waiting_fetch",
-        "        return replica.last_stable_offset if self._committed_only else replica.high_watermark\n",
-        "        return replica.log.log_end_offset\n",
+        "    return replica.last_stable_offset if committed_only else replica.high_watermark\n",
+        "    return replica.log.log_end_offset\n",
         "consumers read what is not committed",
         (
             Edit(

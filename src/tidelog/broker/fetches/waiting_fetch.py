@@ -67,7 +67,7 @@ class WaitingFetch(ABC):
                 or replica.log.is_offline
             ):
                 return self.complete_with_read()
-            limit = self._limit(replica)
+            limit = limit_of(replica, self._committed_only)
             offset = wanted.fetch_offset
             if limit > offset:
                 if self._bytes_min <= 1:
@@ -82,10 +82,6 @@ class WaitingFetch(ABC):
     def expire(self) -> None:
         self.complete_with_read()
 
-    def _limit(self, replica: Replica) -> int:
-        """The offset below which the client may read."""
-        return replica.last_stable_offset if self._committed_only else replica.high_watermark
-
     def _available(self, replica: Replica, wanted: FetchPartition, limit: int) -> int:
         """Bytes that a read would give."""
         try:
@@ -96,6 +92,11 @@ class WaitingFetch(ABC):
             return self._bytes_min
         release(result)
         return result.size
+
+
+def limit_of(replica: Replica, committed_only: bool) -> int:
+    """The offset below which a consumer may read, of committed transactions only or of all."""
+    return replica.last_stable_offset if committed_only else replica.high_watermark
 
 
 def release(result: ReadResult) -> None:
