@@ -8,7 +8,7 @@ are gone. All give the same answer to the same question, whatever the order in w
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 from tidelog.assignors.assignor import Assignor, SteppingAssignor
 from tidelog.assignors.range import RangeAssignor
@@ -16,18 +16,18 @@ from tidelog.assignors.round_robin import RoundRobinAssignor
 from tidelog.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 from tidelog.assignors.uniform import UniformAssignor
 
+A = TypeVar("A", bound=Assignor)
 
-def _by_name(*assignors: Assignor) -> Mapping[str, Assignor]:
+
+def _by_name(*assignors: A) -> Mapping[str, A]:
     return MappingProxyType({assignor.name: assignor for assignor in assignors})
 
 
-CONSUMERS: Final = _by_name(RangeAssignor(), RoundRobinAssignor(), StickyAssignor(), CooperativeStickyAssignor())
-"""What consumers name in partition.assignment.strategy, by name."""
-_UNIFORM: Final = UniformAssignor()
-_PLAIN_RANGE: Final = RangeAssignor(nearness=False)
-BROKERS: Final[Mapping[str, SteppingAssignor]] = MappingProxyType(
-    {_UNIFORM.name: _UNIFORM, _PLAIN_RANGE.name: _PLAIN_RANGE}
+CONSUMERS: Final[Mapping[str, Assignor]] = _by_name(
+    RangeAssignor(), RoundRobinAssignor(), StickyAssignor(), CooperativeStickyAssignor()
 )
+"""What consumers name in partition.assignment.strategy, by name."""
+BROKERS: Final[Mapping[str, SteppingAssignor]] = _by_name(UniformAssignor(), RangeAssignor(nearness=False))
 """What consumers name in group.remote.assignor, by name; the first one is the default."""
 
 

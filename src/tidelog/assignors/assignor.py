@@ -115,10 +115,10 @@ def by_text(text: str) -> bytes:
 
 def in_order(members: Mapping[MemberId, Subscription]) -> list[MemberId]:
     """Static members by instance id, then the others by member id: a static one keeps its place over restarts."""
-    return at_once(ordered(members))
+    return at_once(in_order_steps(members))
 
 
-def ordered(members: Mapping[MemberId, Subscription]) -> Steps[list[MemberId]]:
+def in_order_steps(members: Mapping[MemberId, Subscription]) -> Steps[list[MemberId]]:
     """`in_order`, in steps."""
     pace = Pace()
     keys: list[bytes] = []
@@ -146,10 +146,10 @@ def assignments(
     members: Mapping[MemberId, Subscription], given: Mapping[MemberId, Sequence[TopicPartition]]
 ) -> dict[MemberId, Assignment]:
     """An answer out of partitions by member, each member's in order."""
-    return at_once(answered(members, given))
+    return at_once(assignments_steps(members, given))
 
 
-def answered(
+def assignments_steps(
     members: Mapping[MemberId, Subscription], given: Mapping[MemberId, Sequence[TopicPartition]]
 ) -> Steps[dict[MemberId, Assignment]]:
     """`assignments`, in steps."""

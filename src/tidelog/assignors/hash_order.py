@@ -27,10 +27,10 @@ _HALVES: Final = struct.Struct(">qq")
 
 def strings_in_order(strings: Iterable[T]) -> list[T]:
     """As a HashSet of java.lang.String gives them."""
-    return at_once(strings_in_steps(strings))
+    return at_once(strings_in_order_steps(strings))
 
 
-def strings_in_steps(strings: Iterable[T]) -> Steps[list[T]]:
+def strings_in_order_steps(strings: Iterable[T]) -> Steps[list[T]]:
     """`strings_in_order`, in steps."""
     pace = Pace()
     entries = list(strings)

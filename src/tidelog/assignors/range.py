@@ -18,8 +18,8 @@ from tidelog.assignors.assignor import (
     MemberId,
     Subscription,
     TopicLayout,
-    answered,
-    ordered,
+    assignments_steps,
+    in_order_steps,
     subscribed_topics,
 )
 from tidelog.assignors.racks import Racks
@@ -108,12 +108,12 @@ class RangeAssignor:
                 given[member].append(topic.give(member, partition))
                 if pace.is_over():
                     yield
-        return (yield from answered(members, given))
+        return (yield from assignments_steps(members, given))
 
     def _shares(
         self, members: Mapping[MemberId, Subscription], topics: Mapping[str, TopicLayout]
     ) -> Steps[list[_Shares]]:
-        order = yield from ordered(members)
+        order = yield from in_order_steps(members)
         shares = []
         for name, layout in subscribed_topics(members, topics).items():
             subscribers = [member for member in order if name in members[member].topics]

@@ -16,13 +16,22 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Final
 
-from tidelog.assignors.assignor import Assignment, MemberId, Subscription, TopicLayout, answered, subscribed_topics
-from tidelog.assignors.hash_order import numbers_in_order, strings_in_steps, topic_rank, topics_in_order
+from tidelog.assignors.assignor import (
+    Assignment,
+    MemberId,
+    Subscription,
+    TopicLayout,
+    assignments_steps,
+    subscribed_topics,
+)
+from tidelog.assignors.hash_order import numbers_in_order, strings_in_order_steps, topic_rank, topics_in_order
 from tidelog.assignors.steps import STEP, Pace, Steps, at_once
 from tidelog.model.identifiers import TopicPartition
 
 ROUNDS_MAX: Final = 16
 """Of levelling all topics. Overlapping subscriptions may take many to settle; what is left after these is small."""
+_LOOKS_A_UNIT: Final = 8
+"""Members whose subscription is only looked at that take as long as one of which a step takes STEP."""
 
 
 class UniformAssignor:
@@ -41,7 +50,7 @@ class UniformAssignor:
     ) -> Steps[dict[MemberId, Assignment]]:
         """`assign`, in steps."""
         known = subscribed_topics(members, topics)
-        order = yield from strings_in_steps(members)
+        order = yield from strings_in_order_steps(members)
         pace = Pace()
         owned: dict[MemberId, list[TopicPartition]] = {}
         for member in order:
@@ -53,7 +62,7 @@ class UniformAssignor:
             given = yield from _equal_shares(owned, known)
         else:
             given = yield from _Levelled(members, known, owned).given()
-        return (yield from answered(members, given))
+        return (yield from assignments_steps(members, given))
 
 
 def _wants(subscription: Subscription, topics: Mapping[str, TopicLayout], topic_partition: TopicPartition) -> bool:
@@ -237,7 +246,7 @@ class _Levelled:
         wanted = [self._subscriptions[member].topics for member in self._members]
         for name in self._topics:
             self._subscribers[name] = [number for number, names in enumerate(wanted) if name in names]
-            if self._pace.is_over(len(wanted) // 8):  # A look is a small part of what a member costs elsewhere.
+            if self._pace.is_over(len(wanted) // _LOOKS_A_UNIT):
                 yield
 
     def _precedence(self, topic: str) -> tuple[float, int, tuple[int, int]]:
@@ -247,7 +256,7 @@ class _Levelled:
     def _deal(self, topic: str) -> Steps[None]:
         """Gives the topic's partitions without an owner to its least loaded subscribers."""
         levels = _Levels(self._subscribers[topic], self._loads)
-        if self._pace.is_over(len(self._subscribers[topic]) // 8):
+        if self._pace.is_over(len(self._subscribers[topic]) // _LOOKS_A_UNIT):
             yield
         owners = self._owners[topic]
         for partition, owner in enumerate(owners):
@@ -269,7 +278,7 @@ class _Levelled:
     def _level(self, topic: str) -> Steps[int]:
         """Moves partitions of the topic from most to least loaded subscribers; how many moved."""
         levels = _Levels(self._subscribers[topic], self._loads)
-        if self._pace.is_over(len(self._subscribers[topic]) // 8):
+        if self._pace.is_over(len(self._subscribers[topic]) // _LOOKS_A_UNIT):
             yield
         if levels.spread <= 1:
             return 0
