@@ -196,8 +196,8 @@ def elect(
             return False
         comparable = members_to_compare(turn, topic_partition, image, online)
         # A broker that is back may have thousands of replicas to make before it answers.
-        wait_ms = log_ends.LOG_ENDS_WAIT_MS
-        wait_ms = wait_ms if unclean else max(wait_ms, turn.settings.isr_return_wait_ms)
+        patience_ms = 0 if unclean else turn.settings.isr_return_wait_ms
+        wait_ms = max(log_ends.LOG_ENDS_WAIT_MS, patience_ms)
         if may_ask and log_ends.are_awaited(turn, topic_partition, comparable, wait_ms=wait_ms):
             return False
         if comparable:
