@@ -7,15 +7,21 @@ RESTORE took records away, the job stops until `rewind` sets the progress back t
 
 A commit of ours says in its metadata up to which version the history was checked when it was made, so that a check
 reads a few commits, not all. Commits of versions of tidelog that did not check say nothing.
+
+The last commit also says of which topic the records were, and which query wrote them: a topic that was deleted and made
+again is noticed (`check_topic`), and a checkpoint that is behind the table is removed (`forget_outdated`).
 """
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from deltalake import CommitProperties, DeltaTable, Transaction
 
+from pyspark_tidelog.errors import DataLoss
 from tidelog.model.identifiers import TopicPartition
 from tidelog.pipeline.errors import PipelineError, TableMismatch
 
@@ -131,6 +137,29 @@ def last_batch(table: DeltaTable, topic: str) -> dict[str, Any] | None:
         if len(entries) < limit:
             return None
         limit *= _GROWTH
+
+
+def check_topic(table: DeltaTable, topic: str, topic_id: str, *, fail_on_data_loss: bool) -> None:
+    """Raises `DataLoss` where the table has records of another topic that had the same name."""
+    last = last_batch(table, topic)
+    known = "" if last is None else json.loads(last.get(TOPIC_IDS, "{}")).get(topic, "")
+    if known and topic_id and known != topic_id and fail_on_data_loss:
+        raise DataLoss(
+            f"topic {topic} was deleted and created again since the table at {table.table_uri} took records of it (its"
+            f" id was {known}, it is {topic_id}).",
+            instead="the table then takes the new topic from its beginning",
+        )
+
+
+def forget_outdated(checkpoint: Path, table: DeltaTable, topic: str) -> None:
+    """Removes the checkpoint inside a local table where another query has gone on with the table since."""
+    try:
+        query = json.loads((checkpoint / "metadata").read_text())["id"]
+    except (FileNotFoundError, ValueError, KeyError):
+        return  # There is none, or Spark says what is wrong with it.
+    last = last_batch(table, topic)
+    if last is not None and last.get(QUERY, query) != query:
+        shutil.rmtree(checkpoint)
 
 
 def _rewinds_id(topic: str) -> str:

@@ -9,26 +9,21 @@ its offsets. Tables that are alike in all that a query has once share them:
 A driver that ends between two commits leaves tables that have the batch and tables that don't. Each table knows by
 itself how far it is (`delta`), so the next run begins each where it stands. That is why such a query needs no
 checkpoint that outlives it: each run has a new one. What a checkpoint would notice beyond that, a topic that was
-deleted and made again between two runs, is noticed by the ids of topics in the tables' history.
+deleted and made again between two runs, is noticed by the ids of topics in the tables' history
+(`history`).
 """
 
 import atexit
-import json
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from deltalake import DeltaTable
-
-from pyspark_tidelog.errors import DataLoss
 from tidelog.pipeline.committing import Attendant, TableCommitter, collected
 from tidelog.pipeline.connect import RemoteCommitter
 from tidelog.pipeline.delta import WrittenRange
 from tidelog.pipeline.errors import PipelineError
-from tidelog.pipeline.history import QUERY, TOPIC_IDS, last_batch
 from tidelog.pipeline.job import TableJob
 
 if TYPE_CHECKING:
@@ -118,26 +113,3 @@ def checkpoint_of_run(jobs: Sequence[TableJob], run: str) -> str:
     place = tempfile.mkdtemp(prefix="tidelog-checkpoint-")
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     return f"file://{place}"
-
-
-def check_topic(table: DeltaTable, topic: str, topic_id: str, *, fail_on_data_loss: bool) -> None:
-    """Raises `DataLoss` where the table has records of another topic that had the same name."""
-    last = last_batch(table, topic)
-    known = "" if last is None else json.loads(last.get(TOPIC_IDS, "{}")).get(topic, "")
-    if known and topic_id and known != topic_id and fail_on_data_loss:
-        raise DataLoss(
-            f"topic {topic} was deleted and created again since the table at {table.table_uri} took records of it (its"
-            f" id was {known}, it is {topic_id}).",
-            instead="the table then takes the new topic from its beginning",
-        )
-
-
-def forget_outdated(checkpoint: Path, table: DeltaTable, topic: str) -> None:
-    """Removes the checkpoint inside a local table where another query has gone on with the table since."""
-    try:
-        query = json.loads((checkpoint / "metadata").read_text())["id"]
-    except (FileNotFoundError, ValueError, KeyError):
-        return  # There is none, or Spark says what is wrong with it.
-    last = last_batch(table, topic)
-    if last is not None and last.get(QUERY, query) != query:
-        shutil.rmtree(checkpoint)

@@ -37,7 +37,7 @@ from tidelog.pipeline import delta
 from tidelog.pipeline.committing import Attendant, BatchDone, TableCommitter
 from tidelog.pipeline.connect import RemoteCommitter, TableFollower
 from tidelog.pipeline.errors import PipelineError, TableMismatch
-from tidelog.pipeline.history import Contradiction, find_contradiction, rewind, rewinds
+from tidelog.pipeline.history import Contradiction, check_topic, find_contradiction, forget_outdated, rewind, rewinds
 from tidelog.pipeline.job import TableJob, source_options
 from tidelog.pipeline.json_values import infer_schema
 from tidelog.pipeline.several import (
@@ -45,9 +45,7 @@ from tidelog.pipeline.several import (
     SharedAttendant,
     SharedCommitter,
     check_alike,
-    check_topic,
     checkpoint_of_run,
-    forget_outdated,
 )
 from tidelog.pipeline.shape import (
     METADATA,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 from pathlib import Path
 
@@ -10,13 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from deltalake import DeltaTable
+from tests.unit.pipeline.ranges import written_range
 
+from pyspark_tidelog.errors import DataLoss
 from pyspark_tidelog.offsets import OffsetRange
 from tidelog.model.identifiers import TopicPartition
 from tidelog.pipeline import delta
 from tidelog.pipeline.delta import WrittenRange
 from tidelog.pipeline.errors import TableMismatch
-from tidelog.pipeline.history import Contradiction, find_contradiction, rewind, rewinds
+from tidelog.pipeline.history import Contradiction, check_topic, find_contradiction, forget_outdated, rewind, rewinds
 
 pytestmark = [pytest.mark.row("R38")]
 
@@ -174,3 +177,38 @@ def test_a_check_reads_few_commits(table: Table, monkeypatch: pytest.MonkeyPatch
     assert asked == [16]
     assert find_contradiction(table.delta, APPS, "t", table.delta.version() - 1) is None
     assert asked == [16, 1]
+
+
+def test_a_topic_that_was_made_again_is_noticed_by_the_table(tmp_path: Path) -> None:
+    """Unless records may be lost; a table of an older version, whose commits name no ids, says nothing."""
+    path = str(tmp_path)
+    table = delta.open_table(path, SCHEMA, description="")
+    check_topic(table, "t", "new", fail_on_data_loss=True)
+    assert delta.commit_batch(table, "q", 0, [written_range("t", 0, 4, "old"), written_range("u", 0, 4, "its")], 0, {})
+    check_topic(table, "t", "old", fail_on_data_loss=True)
+    check_topic(table, "t", "", fail_on_data_loss=True)
+    check_topic(table, "t", "new", fail_on_data_loss=False)
+    check_topic(table, "s", "new", fail_on_data_loss=True)
+    with pytest.raises(DataLoss, match=r"topic t was deleted and created again .*its id was old, it is new"):
+        check_topic(table, "t", "new", fail_on_data_loss=True)
+
+
+def test_a_checkpoint_goes_when_another_query_has_gone_on_with_the_table(tmp_path: Path) -> None:
+    """Its place is behind the table's: the query would plan records that the table has."""
+    table = delta.open_table(str(tmp_path / "t"), SCHEMA, description="")
+    checkpoint = tmp_path / "checkpoint"
+    forget_outdated(checkpoint, table, "t")
+    checkpoint.mkdir()
+    (checkpoint / "metadata").write_text(json.dumps({"id": "mine"}))
+    forget_outdated(checkpoint, table, "t")
+    assert delta.commit_batch(table, "mine", 0, [written_range("t", 0, 4)], 0, {})
+    assert delta.commit_batch(table, "others", 0, [written_range("u", 0, 4)], 0, {})
+    forget_outdated(checkpoint, table, "t")
+    assert checkpoint.exists()
+    assert delta.commit_batch(table, "others", 1, [written_range("t", 4, 5)], 0, {})
+    (checkpoint / "metadata").write_text("{")
+    forget_outdated(checkpoint, table, "t")
+    assert checkpoint.exists()
+    (checkpoint / "metadata").write_text(json.dumps({"id": "mine"}))
+    forget_outdated(checkpoint, table, "t")
+    assert not checkpoint.exists()

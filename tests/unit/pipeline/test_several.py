@@ -1,18 +1,17 @@
-"""Tables that share a query, without Spark: which can, what each is given, and which checkpoints are of no more use."""
+"""Tables that share a query, without Spark: which can, what each is given, and where its place is kept."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.unit.pipeline.ranges import written_range
 from tests.unit.pyspark_tidelog.spark_fixtures import Broker
 
 from pyspark_tidelog.errors import DataLoss
-from pyspark_tidelog.offsets import OffsetRange
 from tidelog import cli
 from tidelog.pipeline import delta
 from tidelog.pipeline.delta import WrittenRange
@@ -23,9 +22,7 @@ from tidelog.pipeline.several import (
     SharedAttendant,
     SharedCommitter,
     check_alike,
-    check_topic,
     checkpoint_of_run,
-    forget_outdated,
 )
 from tidelog.pipeline.shape import raw_shape
 from tidelog.pipeline.table import start_tables
@@ -33,10 +30,6 @@ from tidelog.pipeline.table import start_tables
 pytestmark = [pytest.mark.row("R38")]
 
 SCHEMA = pa.schema([("offset", pa.int64())])
-
-
-def written(topic: str, start: int, end: int, topic_id: str = "id") -> WrittenRange:
-    return WrittenRange(OffsetRange(topic, 0, start, end, topic_id), "", 0, end - start, "{}", 0)
 
 
 def test_what_a_query_has_once_is_the_same_for_all() -> None:
@@ -91,7 +84,7 @@ def test_each_table_is_given_what_was_written_of_its_topic() -> None:
     """After all have looked at their table; one without new records has no commit."""
     calls: list[Any] = []
     committers: Any = {name: Recorder(name, calls) for name in ("b", "a", "c")}
-    frame: Any = Frame(written("b", 7, 8), written("a", 0, 4), written("b", 5, 7))
+    frame: Any = Frame(written_range("b", 7, 8), written_range("a", 0, 4), written_range("b", 5, 7))
     SharedCommitter(committers)(frame, 3)
     assert sorted(calls[:3]) == [("refresh", name) for name in ("a", "b", "c")]
     assert calls[3:] == [("a", 3, [0]), ("b", 3, [7, 5])]
@@ -111,51 +104,16 @@ def test_all_tables_are_looked_after_once() -> None:
     assert str(attendant.failure) == "b is full"
 
 
-def test_a_topic_that_was_made_again_is_noticed_by_the_table(tmp_path: Path) -> None:
-    """Unless records may be lost; a table of an older version, whose commits name no ids, says nothing."""
-    path = str(tmp_path)
-    table = delta.open_table(path, SCHEMA, description="")
-    check_topic(table, "t", "new", fail_on_data_loss=True)
-    assert delta.commit_batch(table, "q", 0, [written("t", 0, 4, "old"), written("u", 0, 4, "its")], 0, {})
-    check_topic(table, "t", "old", fail_on_data_loss=True)
-    check_topic(table, "t", "", fail_on_data_loss=True)
-    check_topic(table, "t", "new", fail_on_data_loss=False)
-    check_topic(table, "s", "new", fail_on_data_loss=True)
-    with pytest.raises(DataLoss, match=r"topic t was deleted and created again .*its id was old, it is new"):
-        check_topic(table, "t", "new", fail_on_data_loss=True)
-
-
 def test_a_run_does_not_begin_on_a_topic_that_was_made_again(broker: Broker, tmp_path: Path) -> None:
     """Whether it is the query's only one or not, and before Spark is asked: no checkpoint has to notice it."""
     topic, other = broker.topic(1), broker.topic(1)
     job = TableJob(broker.bootstrap, topic, str(tmp_path / "t"), once=True)
     table = delta.open_table(job.path, raw_shape(None).schema, description="")
-    assert delta.commit_batch(table, "q", 0, [written(topic, 0, 4, "old")], 0, {})
+    assert delta.commit_batch(table, "q", 0, [written_range(topic, 0, 4, "old")], 0, {})
     spark: Any = None
     for jobs in ([job], [job, replace(job, topic=other, path=str(tmp_path / "o"))]):
         with pytest.raises(DataLoss, match=rf"topic {topic} was deleted and created again .*its id was old"):
             start_tables(spark, jobs)
-
-
-def test_a_checkpoint_goes_when_another_query_has_gone_on_with_the_table(tmp_path: Path) -> None:
-    """Its place is behind the table's: the query would plan records that the table has."""
-    table = delta.open_table(str(tmp_path / "t"), SCHEMA, description="")
-    checkpoint = tmp_path / "checkpoint"
-    forget_outdated(checkpoint, table, "t")
-    checkpoint.mkdir()
-    (checkpoint / "metadata").write_text(json.dumps({"id": "mine"}))
-    forget_outdated(checkpoint, table, "t")
-    assert delta.commit_batch(table, "mine", 0, [written("t", 0, 4)], 0, {})
-    assert delta.commit_batch(table, "others", 0, [written("u", 0, 4)], 0, {})
-    forget_outdated(checkpoint, table, "t")
-    assert checkpoint.exists()
-    assert delta.commit_batch(table, "others", 1, [written("t", 4, 5)], 0, {})
-    (checkpoint / "metadata").write_text("{")
-    forget_outdated(checkpoint, table, "t")
-    assert checkpoint.exists()
-    (checkpoint / "metadata").write_text(json.dumps({"id": "mine"}))
-    forget_outdated(checkpoint, table, "t")
-    assert not checkpoint.exists()
 
 
 def test_each_run_has_a_checkpoint_of_its_own() -> None:
