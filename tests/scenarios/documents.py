@@ -16,3 +16,8 @@ def documented(name: str) -> dict[str, Any]:
     namespace: dict[str, Any] = {}
     exec(compile(found[1], f"docs/clients.md ({name})", "exec"), namespace)  # Our own page.
     return namespace
+
+
+def python_blocks(page: Path) -> list[str]:
+    """The examples in Python of a page, but for those whose mark says which test runs them."""
+    return re.findall(r"(?<!-->\n)^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
