@@ -32,10 +32,8 @@ import contextlib
 import multiprocessing
 import os
 import random
-import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -46,6 +44,7 @@ from typing import Any, Final
 from bench.peers.kafka import until
 from bench.peers.zookeeper import TIDELOG, Brokers, OnZooKeeper, Supervised, ZooKeeper, kafka
 from bench.replication import Unmeasured, cpu_seconds, producer, resident_mib, say
+from bench.scratch import scratch_folder
 from confluent_kafka import KafkaError
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
@@ -412,25 +411,16 @@ def topics_of(shape: str, partitions: int) -> list[messages.CreateTopicsRequest.
 
 
 @contextlib.contextmanager
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-@contextlib.contextmanager
 def embedded() -> Iterator[Brokers]:
-    with folder() as data, Supervised(data, SETTINGS) as brokers:
+    with scratch_folder() as data, Supervised(data, SETTINGS) as brokers:
         yield brokers
 
 
 @contextlib.contextmanager
 def on_zookeeper(command: Sequence[str]) -> Iterator[Brokers]:
     with (
-        folder() as data,
-        folder() as store,
+        scratch_folder() as data,
+        scratch_folder() as store,
         ZooKeeper(store) as hosts,
         OnZooKeeper(command, data, hosts, SETTINGS) as brokers,
     ):

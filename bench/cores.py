@@ -15,17 +15,16 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import shutil
 import signal
 import statistics
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from bench.peers.kafka import KafkaCluster, free_ports
 from bench.produce import PARTITIONS, Server, Shape, build, create_topic, load
+from bench.scratch import scratch_folder
 from bench.started import Started
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -118,8 +117,7 @@ def main() -> None:
     if len(usable) < options.cores:
         raise SystemExit(f"{options.cores} cores are asked for, and there are {len(usable)}")
     cores, others = set(usable[: options.cores]), set(usable[options.cores :])
-    work = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
-    try:
+    with scratch_folder() as work:
         build(work)
         with contextlib.ExitStack() as stack:
             print(
@@ -134,8 +132,6 @@ def main() -> None:
             with held_to(others or cores):
                 for shape in SHAPES:
                     measure(work, servers, shape, options)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -20,17 +20,16 @@ import argparse
 import contextlib
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.peers.kafka import KafkaCluster, until
 from bench.replication import cpu_seconds
+from bench.scratch import scratch_folder
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -180,8 +179,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="of each measurement (%(default)s)")
     parser.add_argument("--seconds", type=float, default=5, help="of each run (%(default)s)")
     options = parser.parse_args()
-    work = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
-    try:
+    with scratch_folder() as work:
         build(work)
         with brokers(work, options.kafka) as servers:
             print(f"default settings, acks=1, no fsync; load of the machine {os.getloadavg()[0]:.1f}")
@@ -198,8 +196,6 @@ def main() -> None:
                 make_topic(broker, TAIL.partitions)
             print("\n16 producers and 100 consumers of one partition's tail")
             show_tail(rounds(work, servers, TAIL, 0, options))
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 if __name__ == "__main__":

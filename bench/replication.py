@@ -24,11 +24,9 @@ import argparse
 import contextlib
 import os
 import resource
-import shutil
 import signal
 import statistics
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -36,6 +34,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from bench.peers.kafka import KafkaCluster, until
+from bench.scratch import scratch_folder
 from confluent_kafka import KafkaError, Producer
 
 from tidelog.client import admin
@@ -108,12 +107,8 @@ def tidelog() -> Iterator[Brokers]:
 
 @contextlib.contextmanager
 def kafka(jars: Path) -> Iterator[Brokers]:
-    folder = Path(tempfile.mkdtemp(prefix="tidelog-bench-kafka-"))
-    try:
-        with KafkaCluster(jars, folder, SETTINGS, BROKERS) as cluster:
-            yield cluster
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with scratch_folder() as folder, KafkaCluster(jars, folder, SETTINGS, BROKERS) as cluster:
+        yield cluster
 
 
 # What the cluster says of itself

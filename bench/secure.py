@@ -22,18 +22,17 @@ import datetime
 import json
 import os
 import random
-import shutil
 import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bench.peers.kafka import KafkaCluster, serves, until
+from bench.scratch import scratch_folder
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -349,8 +348,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=PARTS, help="this part; may be repeated")
     options = parser.parse_args()
     parts = options.only or PARTS
-    work = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
-    try:
+    with scratch_folder() as work:
         subprocess.run([sys.executable, HERE / "load/mkreq.py", work / "requests"], check=True, capture_output=True)
         print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; default settings, no fsync")
         if set(parts) - {"acls"}:
@@ -371,8 +369,6 @@ def main() -> None:
                     storm(servers, work)
         if "acls" in parts:
             acls(work, options.rounds, options.seconds)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 if __name__ == "__main__":

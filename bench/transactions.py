@@ -20,10 +20,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import shutil
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +29,7 @@ from typing import Any, Final
 
 from bench.peers.kafka import KafkaCluster
 from bench.replication import BROKERS, PARTITIONS, SETTINGS, Unmeasured, View, say
+from bench.scratch import scratch_folder
 from confluent_kafka import KafkaError, Producer
 
 from tidelog.testing import Cluster
@@ -144,12 +143,8 @@ def measure(name: str, bootstrap: str, arguments: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def kafka(jars: Path) -> Iterator[str]:
-    folder = Path(tempfile.mkdtemp(prefix="tidelog-bench-kafka-"))
-    try:
-        with KafkaCluster(jars, folder, TRANSACTION_SETTINGS, BROKERS) as cluster:
-            yield cluster.bootstrap
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with scratch_folder() as folder, KafkaCluster(jars, folder, TRANSACTION_SETTINGS, BROKERS) as cluster:
+        yield cluster.bootstrap
 
 
 def main() -> None:

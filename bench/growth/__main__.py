@@ -19,7 +19,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import resource
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -27,7 +30,8 @@ from typing import Any, Final
 
 from bench.growth.judging import exponent, grows_faster
 from bench.growth.picture import draw
-from bench.growth.pieces import LOAD, PIECES, Piece, folder, load_average, raise_file_limit, version
+from bench.growth.pieces import LOAD, PIECES, Piece
+from bench.scratch import scratch_folder
 
 RESULTS: Final = Path("build/bench/growth")
 
@@ -37,14 +41,15 @@ def run(name: str, piece: Piece, sizes: list[int], results: Path) -> None:
     print(f"\n== {name}", flush=True)
     for size in sizes:
         began = time.monotonic()
-        with folder() as work:
+        with scratch_folder() as work:
             found = piece.measure(size, work)
         said = ", ".join(
             f"{piece.figures[key].name} {shown(value)} {piece.figures[key].unit}" for key, value in found.items()
         )
-        print(f"{size:,} {piece.of} ({time.monotonic() - began:.0f} s, load {load_average():.1f}): {said}", flush=True)
+        load = os.getloadavg()[0]
+        print(f"{size:,} {piece.of} ({time.monotonic() - began:.0f} s, load {load:.1f}): {said}", flush=True)
         known = read(name, results)
-        known["points"][str(size)] = {**found, "load": load_average(), "version": version()}
+        known["points"][str(size)] = {**found, "load": load, "version": version()}
         results.mkdir(parents=True, exist_ok=True)
         (results / f"{name}.json").write_text(json.dumps(known, indent=1) + "\n")
 
@@ -96,6 +101,18 @@ def table(name: str, results: Path) -> list[str]:
     return lines
 
 
+def raise_file_limit() -> None:
+    """Each connection is a descriptor here, too; `lg` inherits the limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def version() -> str:
+    """The commit that is measured; empty outside a checkout."""
+    told: Any = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return str(told.stdout).strip()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pieces", nargs="*", metavar="PIECE", help=f"{', '.join(PIECES)} (all)")
@@ -118,7 +135,7 @@ def main() -> None:
             draw({name: curves(name, options.results) for name in wanted}, options.plot)
         return
     raise_file_limit()
-    with folder() as tools, folder() as scratch:
+    with scratch_folder() as tools, scratch_folder() as scratch:
         LOAD.build(tools)
         for name in wanted:
             piece = PIECES[name]

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import resource
 import shutil
-import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from bench import produce
 from bench.growth import clients
@@ -53,15 +49,6 @@ class Piece(NamedTuple):
     figures: Mapping[str, Figure]
     measure: Callable[[int, Path], dict[str, float]]
     """A size and a folder for this run -> [key of a figure] -> value. What cannot be had is missing."""
-
-
-@contextmanager
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="tidelog-growth-"))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 class Load:
@@ -286,19 +273,3 @@ PIECES: Final = {
     "segments": Piece("segments", (1, 10, 100, 1_000, 10_000), (1, 100), _OF_SEGMENTS, segments),
     "brokers": Piece("brokers", (1, 2, 3, 5, 7), (1, 2), _OF_BROKERS, brokers),
 }
-
-
-def raise_file_limit() -> None:
-    """Each connection is a descriptor here, too; `lg` inherits the limit."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def load_average() -> float:
-    return float(Path("/proc/loadavg").read_text().split()[0])
-
-
-def version() -> str:
-    """The commit that is measured; empty outside a checkout."""
-    told: Any = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-    return str(told.stdout).strip()
