@@ -20,7 +20,7 @@ INVARIANTS: Final = {
     15: "a partition has one owner in a generation; stale commits are refused, acknowledged ones and members stay",
     16: "the metadata store is linearizable, and a snapshot equals a replay",
     17: "a bounded time after the last fault all is whole, and everything has been acknowledged and seen",
-    18: "a bounded time after the last fault each log on each broker goes by the settings that the store has",
+    18: "settings that were altered stay so; a bounded time after the last fault each log on each broker goes by them",
     19: "a replica known to have lost records is never elected cleanly",
     20: "our own client: what is acknowledged is read, once, in order, by each group; each key keeps to its partition;"
     " no call is silent for over 10 s",

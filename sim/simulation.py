@@ -30,7 +30,7 @@ from sim.workloads.own_client.users import ClientUsers
 from sim.workloads.prober import Prober
 from sim.workloads.producers import Producer
 from sim.workloads.reassignments import Reassigner
-from sim.workloads.settings import SettingsAlterer
+from sim.workloads.settings import SETTINGS, SettingsAlterer
 from sim.workloads.spot_reads import SpotReader
 from sim.workloads.waiters import check_prompt, check_waiters
 from sim.world.loop import VirtualLoop
@@ -105,8 +105,7 @@ class Simulation:
         self._spot_reader = SpotReader(sound, self._router("spot reader"), own, self.history, trace)
         self.cluster.on_rot.append(self._spot_reader.rotted)
         self._reassigner = self._make_reassigner()
-        own, topics = random.stream("settings"), [topic.name for topic in plan.topics]
-        self._alterer = SettingsAlterer(self._router("alterer"), own, self.cluster, topics)
+        self._alterers = self._make_alterers()
         self._directory_mover = self._make_directory_mover()
         own = random.stream("applications")
         self._applications = Applications(plan, loop, self._router, own, self.history, trace, self.cluster)
@@ -124,7 +123,7 @@ class Simulation:
         states = self.cluster.states
         counts = {
             "admin": self._administrator.done,
-            "alterations": self._alterer.done,
+            "alterations": sum(alterer.done for alterer in self._alterers),
             "starts": sum(machine.generation for machine in self.cluster.machines),
             "corrupt reads": self.history.corrupt_count,
             "spot reads": self._spot_reader.done,
@@ -243,6 +242,19 @@ class Simulation:
             replicas_min=replicas_min,
         )
 
+    def _make_alterers(self) -> list[SettingsAlterer]:
+        topics = [topic.name for topic in self.plan.topics]
+        return [
+            SettingsAlterer(
+                setting,
+                self._router(f"alterer of {setting}"),
+                self._random.stream(f"alterations of {setting}"),
+                self.cluster,
+                topics,
+            )
+            for setting in SETTINGS
+        ]
+
     def _make_directory_mover(self) -> DirectoryMover | None:
         if self.plan.log_dirs == 1:
             return None
@@ -266,7 +278,7 @@ class Simulation:
         producing = [asyncio.ensure_future(producer.run()) for producer in self._producers]
         consuming = [asyncio.ensure_future(consumer.run()) for consumer in self._consumers]
         administering = asyncio.ensure_future(self._administrator.run())
-        aside = [administering, asyncio.ensure_future(self._alterer.run())]
+        aside = [administering, *(asyncio.ensure_future(alterer.run()) for alterer in self._alterers)]
         if self._prober is not None:
             aside.append(asyncio.ensure_future(self._prober.run()))
         aside.append(asyncio.ensure_future(self._spot_reader.run()))
@@ -306,6 +318,8 @@ class Simulation:
             lambda: f"not acknowledged: {[text for producer in self._producers for text in producer.pending]}",
             [*always, *clients],
         )
+        for alterer in self._alterers:
+            alterer.check_final()
         # What a consumer is never told of it does not miss by itself.
         await until(lambda: not self._unread(), lambda: f"not read: {self._unread()}", [*always, *clients])
         for consumer in self._consumers:
@@ -338,7 +352,9 @@ class Simulation:
 
     def _stop_changes(self) -> None:
         """From now on clients write and read, and nothing else."""
-        self._administrator.stopping = self._spot_reader.stopping = self._alterer.stopping = True
+        self._administrator.stopping = self._spot_reader.stopping = True
+        for alterer in self._alterers:
+            alterer.stopping = True
         for each in (self._prober, self._reassigner, self._directory_mover):
             if each is not None:
                 each.stopping = True

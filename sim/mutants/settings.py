@@ -21,4 +21,11 @@ SETTINGS_MUTANTS: Final = (
         ":\n",
         "notifications that were deleted before a broker read them are not missed by it",
     ),
+    Mutant(
+        "settings-written-blindly",
+        "controller.configs",
+        "Create(path, data) if version is None else SetData(path, data, version)",
+        "Create(path, data) if version is None else SetData(path, data)",
+        "what a tool has set is undone by a request that the controller carries out before it has read it",
+    ),
 )

@@ -227,7 +227,7 @@ class User:
     def _alter(self) -> _Action:
         kind = messages.IncrementalAlterConfigsRequest
         change = kind.AlterableConfig(
-            name="file.delete.delay.ms", config_operation=0, value=str(2_000 + self._random.below(1_000))
+            name="delete.retention.ms", config_operation=0, value=str(2_000 + self._random.below(1_000))
         )
         resource = kind.AlterConfigsResource(resource_type=2, resource_name=TOPIC, configs=[change])
         return _Action(self._question("AlterConfigs"), ApiKey.INCREMENTAL_ALTER_CONFIGS, kind(resources=[resource]))

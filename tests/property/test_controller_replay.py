@@ -336,7 +336,8 @@ class Run:
                 if name in image.topics and resource in image.configs:
                     values = {"unclean.leader.election.enable": str(unclean).lower()}
                     self.write(SetData(config_path(resource), encode_config(values)))
-                    self.cluster.run(ConfigsChanged(resource, values))
+                    _, stat = tree.get(config_path(resource))
+                    self.cluster.run(ConfigsChanged(resource, values, stat.version))
             case ("tool: preferred", list() as partitions):
                 chosen = [TopicPartition(*each) for each in partitions]
                 self.write(Create(PREFERRED_ELECTION, encode_partitions(chosen)))
@@ -428,6 +429,7 @@ class Run:
         live, loaded = self.cluster.controller.state, self.cluster.loaded(self.controller_epoch).state
         assert loaded.image == live.image
         assert loaded.topic_versions == live.topic_versions
+        assert loaded.config_versions == live.config_versions
         assert list(loaded.deleting) == sorted(live.deleting)
         assert loaded.plan == live.plan
         assert loaded.producer_id_block == live.producer_id_block

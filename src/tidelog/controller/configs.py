@@ -16,7 +16,7 @@ from tidelog.controller.requests import AlterConfigs, AlterOperation, ChangeConf
 from tidelog.controller.state import NodeRead
 from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
-from tidelog.metadata.operations import Create, SetData
+from tidelog.metadata.operations import Create, Delete, SetData
 from tidelog.metadata.znodes import (
     CONFIG_CHANGE_PREFIX,
     CONTAINERS_MADE_LATER,
@@ -64,22 +64,23 @@ def adopt_configs(turn: ControllerTurn, event: ConfigsChanged) -> None:
     is_topic = resource.type is ConfigResourceType.TOPIC
     if is_topic and resource.name not in turn.state.image.topics:
         return
-    known = turn.state.image.configs.get(resource)
-    # An empty node is known too: a change of the settings sets it, a deletion of the topic deletes it.
-    if event.values == known or values == known:
-        return
-    turn.state.replay(NodeRead(config_path(resource), encode_config(values), 0))
-    if is_topic and values.get(UNCLEAN_SETTING, "").lower() == "true":
+    known, path = turn.state.image.configs.get(resource), config_path(resource)
+    if event.values is None:
+        turn.state.replay(Delete(path))
+    else:
+        turn.state.replay(NodeRead(path, encode_config(values), event.version))
+    if is_topic and values != known and values.get(UNCLEAN_SETTING, "").lower() == "true":
         elect_offline_of(turn, resource.name)
 
 
 def _write(turn: ControllerTurn, resource: ConfigResource, values: Mapping[str, str]) -> None:
+    """Against the version known: what a tool has set meanwhile stays."""
     path, data = config_path(resource), encode_config(values)
-    known = resource in turn.state.image.configs or path in turn.state.malformed
+    version = turn.state.config_versions.get(path)
     container = path.rpartition("/")[0]
     if container in CONTAINERS_MADE_LATER and container not in turn.state.config_folders:
         turn.write(Create(container))
-    turn.write(SetData(path, data) if known else Create(path, data))
+    turn.write(Create(path, data) if version is None else SetData(path, data, version))
     change = Create(CONFIG_CHANGE_PREFIX, encode_config_change(entity_path(resource)), sequential=True)
     turn.write(change)
     if resource.type is ConfigResourceType.TOPIC and values.get(UNCLEAN_SETTING, "").lower() == "true":

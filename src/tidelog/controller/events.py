@@ -192,6 +192,8 @@ class ConfigsChanged:
     resource: ConfigResource
     values: Mapping[str, str] | None
     """None where there is no node."""
+    version: int = ANY_VERSION
+    """Of the node, to write against; any where it is not known."""
 
 
 Event: TypeAlias = (

@@ -90,6 +90,8 @@ class ControllerState:
         self.image = ClusterImage(controller_id=controller_id, controller_epoch=epoch)
         self.topic_versions: dict[str, int] = {}
         """Version of each topic's node, to write against: a tool may have written it since it was read."""
+        self.config_versions: dict[str, int] = {}
+        """[path] -> version of each node with settings, those that cannot be read included, to write against."""
         self.deleting: dict[str, int] = {}
         """[topic] -> the transaction that created its node in /admin/delete_topics; in the order in which they came."""
         self.producer_id_block: StoredProducerIdBlock | None = None
@@ -227,7 +229,8 @@ class ControllerState:
                     if (container := f"{CONFIG}/{folder}") in CONTAINERS_MADE_LATER:
                         self.config_folders.add(container)
                     resource = resource_of(f"{folder}/{name}")
-                    if resource is not None and path != f"{CONFIG}/changes":
+                    if resource is not None:
+                        self.config_versions[path] = version
                         self.image.apply(ConfigChanged(resource, decode_config(path, data)))
                 case ["", "admin", "delete_topics", topic]:
                     self.deleting[topic] = czxid
@@ -256,6 +259,7 @@ class ControllerState:
             case ["", "config", folder, name]:
                 resource = resource_of(f"{folder}/{name}")
                 if resource is not None:
+                    self.config_versions.pop(path, None)
                     self.image.apply(ConfigChanged(resource, None))
             case ["", "admin", "delete_topics", topic]:
                 self.deleting.pop(topic, None)

@@ -119,12 +119,11 @@ def create_topics(turn: ControllerTurn, request: CreateTopics) -> list[CreatedTo
 
 def _make(turn: ControllerTurn, plans: Sequence[_Plan]) -> None:
     for plan in plans:
-        resource = ConfigResource(ConfigResourceType.TOPIC, plan.name)
         settings = encode_config(plan.overrides)
+        path = config_path(ConfigResource(ConfigResourceType.TOPIC, plan.name))
         # Settings may be left over from a creation that was cut short.
-        left_over = resource in turn.state.image.configs
-        path = config_path(resource)
-        turn.write(SetData(path, settings) if left_over else Create(path, settings), Fence.NONE)
+        version = turn.state.config_versions.get(path)
+        turn.write(Create(path, settings) if version is None else SetData(path, settings, version), Fence.NONE)
         turn.write(Create(topic_path(plan.name), plan.node), Fence.NONE)
     create_partitions(turn, [TopicPartition(plan.name, index) for plan in plans for index in plan.assignment])
 

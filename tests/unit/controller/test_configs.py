@@ -18,9 +18,10 @@ from tidelog.controller.requests import (
 )
 from tidelog.controller.state import NodeRead
 from tidelog.metadata.image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
-from tidelog.metadata.operations import Create
-from tidelog.metadata.znodes import encode_config
+from tidelog.metadata.operations import Create, Delete, SetData
+from tidelog.metadata.znodes import config_path, decode_config, encode_config
 from tidelog.model.errors import ErrorCode
+from tidelog.store.errors import BadVersion
 
 T = ConfigResource(ConfigResourceType.TOPIC, "t")
 BROKER_1 = ConfigResource(ConfigResourceType.BROKER, "1")
@@ -104,6 +105,39 @@ def test_a_container_that_a_tool_made_is_known(cluster: Cluster) -> None:
         "/config/client-metrics/m",
         "/config/changes/config_change_",
     ]
+
+
+def test_what_a_tool_has_set_meanwhile_stays(cluster: Cluster) -> None:
+    """Before this controller has read it the write is refused, upon which everything is loaded anew; afterwards both
+    settings are there. One that is written again as it was has another version, too."""
+    by_tool = {"retention.ms": "1000", "retention.bytes": "5"}
+    for _ in range(2):
+        cluster.tree.transact(SESSION, [SetData(config_path(T), encode_config(by_tool))], 0)
+    with pytest.raises(BadVersion):
+        change(cluster, T, ConfigChange("flush.messages", SET, "7"))
+    cluster.term(1)
+    change(cluster, T, ConfigChange("flush.messages", SET, "7"))
+    assert stored(cluster) == {**by_tool, "flush.messages": "7"}
+
+    for values in ({**by_tool, "flush.messages": "8"}, {}):
+        cluster.tree.transact(SESSION, [SetData(config_path(T), encode_config(values))], 0)
+        _, stat = cluster.tree.get(config_path(T))
+        cluster.run(ConfigsChanged(T, values, stat.version))
+        change(cluster, T, ConfigChange("flush.ms", SET, "9"))
+        assert stored(cluster) == {**values, "flush.ms": "9"}
+
+
+def test_settings_whose_node_a_tool_has_removed_are_made_again(cluster: Cluster) -> None:
+    cluster.tree.transact(SESSION, [Delete(config_path(T))], 0)
+    cluster.run(ConfigsChanged(T, None))
+    change(cluster, T, ConfigChange("flush.ms", SET, "9"))
+    assert stored(cluster) == {"flush.ms": "9"}
+
+
+def stored(cluster: Cluster) -> dict[str, str]:
+    """The topic's settings in the store."""
+    data, _ = cluster.tree.get(config_path(T))
+    return decode_config(config_path(T), data)
 
 
 @pytest.mark.row("R07")

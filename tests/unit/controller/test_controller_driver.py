@@ -432,6 +432,31 @@ def test_a_deposed_controller_writes_over_no_settings() -> None:
     run(scenario)
 
 
+def test_an_alteration_keeps_what_a_tool_has_set(caplog: pytest.LogCaptureFixture) -> None:
+    """Also where the controller has not heard of it; what a tool makes unreadable is written anew as it was known."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        tool = await LocalStore.connect(harness.store)
+
+        async def alter(name: str, value: str) -> dict[str, str]:
+            change = ConfigChange(name, AlterOperation.SET, value)
+            await driver.elections.serve(AlterConfigs([ChangeConfigs(T, [change])]))
+            return znodes.decode_config("", harness.store.tree.get("/config/topics/api")[0])
+
+        await driver.elections.serve(CreateTopics([NewTopic("api", 1, 1)]))
+        await tool.set("/config/topics/api", znodes.encode_config({"retention.ms": "-1"}))
+        assert await alter("flush.messages", "7") == {"retention.ms": "-1", "flush.messages": "7"}
+        notification = Create(znodes.CONFIG_CHANGE_PREFIX, znodes.encode_config_change("topics/api"), sequential=True)
+        await tool.multi([SetData("/config/topics/api", b"garbage"), notification])
+        await eventually(lambda: any("settings not taken over" in each for each in caplog.messages))
+        assert await alter("flush.ms", "9") == {"retention.ms": "-1", "flush.messages": "7", "flush.ms": "9"}
+        await tool.close()
+        await driver.close()
+
+    run(scenario)
+
+
 def test_what_a_later_controller_wrote_is_no_strangers(caplog: pytest.LogCaptureFixture) -> None:
     """A topic's watch tells before /controller's does: the move that began is neither put back nor an error."""
 

@@ -258,16 +258,20 @@ class StoreReading:
         return events
 
     async def _read_configs(self, resources: Sequence[ConfigResource]) -> list[Event]:
-        found = {node.path: node.data for node in await self._read_nodes(map(config_path, resources))}
+        found = {node.path: node for node in await self._read_nodes(map(config_path, resources))}
         events: list[Event] = []
         for resource in resources:
-            path = config_path(resource)
+            node = found.get(config_path(resource))
+            if node is None:
+                events.append(ConfigsChanged(resource, None))
+                continue
             try:
-                values = decode_config(path, found[path]) if path in found else None
+                values: Mapping[str, str] | None = decode_config(node.path, node.data)
             except MalformedZnode as error:
                 logger.error("settings not taken over: reason=%s", error)
-            else:
-                events.append(ConfigsChanged(resource, values))
+                values = self._controller().image.configs.get(resource)
+            if values is not None:
+                events.append(ConfigsChanged(resource, values, node.version))
         return events
 
     async def _mark_names(self) -> Sequence[str]:
