@@ -306,7 +306,8 @@ def _topics(random: SeededRandom, *, flushes: bool, min_insync: int, many: bool)
     }
     plain = TopicPlan("kept", 5 if many else 2, common)
     trimmed = TopicPlan("trimmed", 3 if many else 1, {**common, "segment.bytes": "2000"})
-    retention = {**common, "retention.bytes": str(8_000 + random.below(30_000))}
+    # Less than a run writes.
+    retention = {**common, "segment.bytes": "1000", "retention.bytes": str(1_000 + random.below(30_000) // 10)}
     retained = TopicPlan("bounded", 3 if many else 1, retention, retains=False)
     topics = [plain, trimmed, retained]
     if random.stream("retention").chance(0.4):

@@ -3,7 +3,7 @@
     leader:   batches of transactional and other producers, verified or late, their markers, epochs, rolls
     follower: the same as they come from a leader; then the log is cut where another leader's parts from it
     between:  flushes, beside which the log grows and rolls, checkpoints, clean stops, kills, power cuts, deletions from
-              the front, moves to another log directory
+              the front, by clients or by retention, moves to another log directory
 
 A cluster does each of these now and then; that the marker of an aborted transaction is cut off again, or that a batch
 takes the place of a removed one whose position is remembered, is rare there. A walk takes a tenth of a second, so each
@@ -24,9 +24,10 @@ from sim.scenarios.log import CONFIG, LogScenario
 from sim.scenarios.transaction import PRODUCERS
 from sim.world.clock import EPOCH_MS
 from tidelog.model.errors import KafkaError
-from tidelog.records.batch import build_batch, patch
+from tidelog.records.batch import build_batch, iterate_headers, patch
 from tidelog.records.control import ControlRecordType, EndTxnMarker, build_end_txn_batch
 from tidelog.records.record import Record
+from tidelog.storage.file_names import LOG
 from tidelog.storage.log import AppendOrigin
 from tidelog.storage.tasks import run_now
 from tidelog.storage.verification import ONGOING
@@ -50,6 +51,7 @@ NEW_EPOCH_CHANCE: Final = 0.25
 OLDER_MS_MAX: Final = 400
 """By how much a record may be older than its time of arrival: more than a step takes."""
 TRIM_CHANCE: Final = 0.04
+RETAIN_CHANCE: Final = 0.06
 MOVE_CHANCE: Final = 0.04
 LOSE_POWER_CHANCE: Final = 0.03
 SLOW_FLUSH_CHANCE: Final = 0.1
@@ -88,12 +90,15 @@ class LogWalk(LogScenario):
         again, besides = self.random.stream("sent again"), self.random.stream("besides")
         trims, moves = self.random.stream("trims"), self.random.stream("moves")
         flushes, power = self.random.stream("slow flushes"), self.random.stream("power")
+        retention = self.random.stream("retention")
         for _ in range(rounds):
             steps[self.random.below(len(steps))]()
             self._send_again(again)
             self._write_besides(besides)
             if trims.chance(TRIM_CHANCE):
                 self._trim(trims)
+            if retention.chance(RETAIN_CHANCE):
+                self._retain(retention)
             if moves.chance(MOVE_CHANCE):
                 self._move()
             if flushes.chance(SLOW_FLUSH_CHANCE):
@@ -292,6 +297,31 @@ class LogWalk(LogScenario):
         log.advance_start(start)
         log.delete_old_segments(self.clock.wall_ms())
         require(6, log.log_start_offset == start, f"{log} begins at {log.log_start_offset}: {start} was asked for")
+
+    def _retain(self, random: SeededRandom) -> None:
+        """Retention by size or by age takes the oldest segments: all that it may, and none that is not committed."""
+        log, now_ms = self._log, self.clock.wall_ms()
+        self._settle(log)
+        files = self.disk.files(log.directory, LOG)
+        segments = [[header for _, header in iterate_headers(bytes(files[name].content))] for name in sorted(files)]
+        left = sum(header.size for segment in segments for header in segment)
+        by_size = random.chance(0.5)
+        limit = random.below(left + 1) if by_size else random.below(OLDER_MS_MAX * 10)
+        start: int = log.log_start_offset
+        for segment in filter(None, segments):
+            size, end = sum(header.size for header in segment), segment[-1].next_offset
+            age_ms = now_ms - max(header.max_timestamp for header in segment)
+            is_due = left - size >= limit if by_size else age_ms > limit
+            if end > log.high_watermark or not (is_due or end <= log.log_start_offset):
+                break
+            left -= size
+            start = max(start, end)
+        limits = replace(self.config, retention_bytes=limit if by_size else -1, retention_ms=-1 if by_size else limit)
+        self._manager.set_config(log.topic_partition, limits)
+        log.delete_old_segments(now_ms)
+        self._manager.set_config(log.topic_partition, self.config)
+        told = f"{limit} bytes" if by_size else f"{limit} ms"
+        require(6, log.log_start_offset == start, f"{log}: retention of {told} is to have it begin at {start}")
 
     def _move(self) -> None:
         """A copy in the other log directory takes the log's place (KIP-113), and knows the same of producers."""
