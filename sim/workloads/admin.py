@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from tidelog.model.identifiers import TopicPartition
 
 REQUEST_MS_MAX: Final = 5_000
+BEYOND_CHANCE: Final = 0.1
+"""Of a deletion that has to be refused: of records that are not there yet."""
+BEYOND: Final = 1_000_000
 PREFERRED, UNCLEAN = 0, 1
 """Types of elections by hand."""
 
@@ -51,6 +54,7 @@ class Administrator:
         self._trimmed = trimmed
         self._replication_factor = replication_factor
         self._elections = elections
+        self._beyond = random.stream("beyond")
         self._number = 0
         self.topics: dict[str, int | None] = {}
         """[topic] -> how many partitions it must have in the end; 0: none, it is gone; None: not known."""
@@ -173,7 +177,9 @@ class Administrator:
                 return
         end = await self._router.offset(partition, -1)
         offset = end * self._random.below(100) // 100
-        self._history.deletion_asked(partition, offset)
+        if self._beyond.chance(BEYOND_CHANCE):
+            offset = end + BEYOND
+        self._history.deletion_asked(partition, min(offset, end))
         request = messages.DeleteRecordsRequest(
             topics=[
                 messages.DeleteRecordsRequest.DeleteRecordsTopic(
@@ -191,6 +197,8 @@ class Administrator:
         ((result,),) = [topic.partitions for topic in response.topics]
         code = self._note("trim", str(partition), ErrorCode(result.error_code))
         if code is ErrorCode.NONE:
+            told = f"{partition}: all before {offset} is said to be deleted, and that replicas begin at"
+            require(6, result.low_watermark >= offset, f"{told} {result.low_watermark}")
             self._history.deleted(partition, offset)
         elif code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             self._router.forget(partition)
