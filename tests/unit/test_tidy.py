@@ -7,6 +7,7 @@ import functools
 import re
 import subprocess
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
@@ -222,6 +223,34 @@ def test_the_configuration_reference_is_current() -> None:
         [sys.executable, "-m", "tidelog.config.reference"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
     assert (ROOT / "docs/configuration.md").read_text() == generated
+
+
+def test_every_option_of_spark_is_documented() -> None:
+    """docs/spark.md names each option of the source and of the sink, and each client's setting that they use."""
+    from pyspark_tidelog import kafka_settings, options
+    from pyspark_tidelog.sink import options as sink_options
+
+    page = (ROOT / "docs/spark.md").read_text()
+    own = {*options._OWN, *sink_options._OWN}
+    taken = own | {f"kafka.{name}" for name in kafka_settings.USED | sink_options._KAFKA_USED}
+    named = re.findall(r"[\w.]+(?:\*|<\w+>[\w.]+)?", page)
+    # `kafka.sasl.*` and `kafka.compression.<codec>.level` stand for many.
+    patterns = {re.sub(r"\*|<\w+>", "*", each) for each in named}
+    assert {name for name in taken if not any(fnmatchcase(name, each) for each in patterns)} == set()
+
+
+def test_the_log_lines_of_the_page_are_written() -> None:
+    """Each event in the table under "Logs" of docs/operations.md begins some string of the product's sources."""
+    page = (ROOT / "docs/operations.md").read_text()
+    table = page.split("| Event | Level | Means |\n|---|---|---|\n")[1].split("\n\n")[0]
+    quoted = [each for row in table.splitlines() for each in re.findall(r"`([^`]+)`", row.split(" | ")[0])]
+    events = [each.partition(": ")[0].strip(". ") for each in quoted]
+    # What varies in a line is a number, an address, a chroot or a name of a partition: up to there it is compared.
+    fixed = {re.split(r"\d| /kafka", each)[0].strip() for each in events} - {""}
+    written = "\n".join(re.sub(r'"\s*\n\s*f?"', "", path.read_text()) for path in SOURCES)
+    assert len(fixed) > 50
+    fixed -= {"is accepted without effect"}  # A setting's name stands before it.
+    assert {each for each in fixed if f'"{each}' not in written} == set()
 
 
 @pytest.mark.parametrize(
