@@ -107,11 +107,14 @@ def _binary(kind: pa.DataType, column: BinaryColumn | None, rows: int) -> pa.Arr
 
 
 def _headers(column: HeadersColumn | None, rows: int) -> pa.Array:
+    """Null where a record has none, as in the connector."""
+    import pyarrow.compute as pc  # Most tasks read no headers, and it takes time to load.
+
     assert column is not None, "the kernel was not asked for this column"
     count = int.from_bytes(memoryview(column.offsets).cast("B")[rows * 4 : rows * 4 + 4], "little") if rows else 0
     keys = _binary(pa.string(), column.keys, count)
     values = _binary(pa.binary(), column.values, count)
     structs = pa.StructArray.from_arrays([keys, values], fields=list(HEADER))
-    return pa.Array.from_buffers(
-        arrow_schema(["headers"]).field(0).type, rows, [None, pa.py_buffer(column.offsets)], children=[structs]
-    )
+    offsets = pa.Array.from_buffers(pa.int32(), rows + 1, [None, pa.py_buffer(column.offsets)])
+    absent = pc.equal(offsets[1:], offsets[:-1])
+    return pa.ListArray.from_arrays(offsets, structs, type=_ARROW_TYPES["headers"], mask=absent)

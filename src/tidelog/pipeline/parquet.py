@@ -274,9 +274,11 @@ def _statistics(metadata: pq.FileMetaData, rows: int) -> str:
         if not bounded or len(bounded) < sum(each.num_values > 0 for each in found):
             columns[name] = (None, None, nulls)
             continue
-        least = min(each.min for each in bounded)
-        greatest = max(each.max for each in bounded)
-        columns[name] = (*_bounds(least, greatest), nulls)
+        try:
+            least, greatest = _bounds(min(each.min for each in bounded), max(each.max for each in bounded))
+        except OverflowError:
+            least = greatest = None  # Timestamps beyond the years that Python knows.
+        columns[name] = (least, greatest, nulls)
     return file_statistics(rows, columns)
 
 

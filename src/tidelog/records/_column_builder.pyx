@@ -7,7 +7,7 @@ stops, and the twin then reads the same section again to say what is wrong, so t
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport getenv
 from libc.string cimport memcpy
 
@@ -112,6 +112,8 @@ cdef class ColumnBuilder:
     cdef readonly Py_ssize_t rows
     cdef readonly int64_t bytes
     cdef int64_t timestamp_scale
+    cdef int64_t timestamp_max
+    cdef int64_t timestamp_min
     cdef Buffer offsets
     cdef Buffer timestamps
     cdef Buffer types
@@ -124,6 +126,8 @@ cdef class ColumnBuilder:
     def __init__(self, int columns, int64_t timestamp_scale):
         self.columns = columns
         self.timestamp_scale = timestamp_scale
+        self.timestamp_max = INT64_MAX // timestamp_scale
+        self.timestamp_min = INT64_MIN // timestamp_scale
         self.offsets = Buffer()
         self.timestamps = Buffer()
         self.types = Buffer()
@@ -167,7 +171,10 @@ cdef class ColumnBuilder:
                     timestamp_type, start_offset, end_offset, rows_max, bytes_max, &resume_offset,
                 )
         if status == MALFORMED:
-            _pure.explain(section, count, last_offset_delta)
+            _pure.ColumnBuilder(self.columns & TIMESTAMP, self.timestamp_scale).append(
+                section, count, base_offset, last_offset_delta, base_timestamp, log_append_time, timestamp_type,
+                start_offset, end_offset, count, 0,
+            )
             raise AssertionError("the twin accepts what the kernel refuses")
         return status, resume_offset
 
@@ -242,7 +249,9 @@ cdef class ColumnBuilder:
                 (<int64_t*>self.offsets.data)[row] = offset
             if columns & TIMESTAMP:
                 timestamp = stamp if stamped else <int64_t>(<uint64_t>base_timestamp + <uint64_t>fields.timestamp_delta)
-                (<int64_t*>self.timestamps.data)[row] = <int64_t>(<uint64_t>timestamp * <uint64_t>self.timestamp_scale)
+                if timestamp > self.timestamp_max or timestamp < self.timestamp_min:
+                    return MALFORMED
+                (<int64_t*>self.timestamps.data)[row] = timestamp * self.timestamp_scale
             if columns & TIMESTAMP_TYPE:
                 (<int32_t*>self.types.data)[row] = timestamp_type
             if columns & KEY:

@@ -8,8 +8,9 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
+from tidelog.model.errors import ErrorCode
 from tidelog.ports.disk import Bytes
-from tidelog.records.errors import CorruptData
+from tidelog.records.errors import CorruptData, InvalidBatch
 from tidelog.records.record import RECORD_SIZE_MIN, Fields, decode_fields, wrap_int64
 from tidelog.records.varint import VarintError, decode_varint, decode_varlong, encode_varint, encode_varlong
 
@@ -191,7 +192,8 @@ class ColumnBuilder:
 
         `rows_max` and `bytes_max` bound the builder's totals; the first row is taken whatever its size. Gives DONE,
         LIMIT or END, and with LIMIT the offset of the record that did not fit. `CorruptData` when the part of the
-        section that was read is malformed; what was taken from it before is still there then (see `rollback`).
+        section that was read is malformed, and `InvalidBatch` (INVALID_TIMESTAMP) when a timestamp that is asked for is
+        too large to be multiplied; what was taken from it before is still there then (see `rollback`).
         """
         if count > len(section) // RECORD_SIZE_MIN:
             explain(section, count, last_offset_delta)
@@ -213,7 +215,7 @@ class ColumnBuilder:
             timestamp = (
                 wrap_int64(base_timestamp + fields.timestamp_delta) if log_append_time is None else log_append_time
             )
-            self._append_row(offset, wrap_int64(timestamp * self._timestamp_scale), timestamp_type, fields)
+            self._append_row(offset, timestamp, timestamp_type, fields)
             self.bytes += size
             self.rows += 1
         return DONE, 0
@@ -222,7 +224,14 @@ class ColumnBuilder:
         if self.columns & OFFSET:
             self._offsets.append(offset)
         if self.columns & TIMESTAMP:
-            self._timestamps.append(timestamp)
+            scaled = timestamp * self._timestamp_scale
+            if scaled != wrap_int64(scaled):
+                raise InvalidBatch(
+                    ErrorCode.INVALID_TIMESTAMP,
+                    f"the record at offset {offset} has the timestamp {timestamp} ms: {self._timestamp_scale} times as"
+                    " much does not fit into 64 bits",
+                )
+            self._timestamps.append(scaled)
         if self.columns & TIMESTAMP_TYPE:
             self._types.append(timestamp_type)
         if self.columns & KEY:

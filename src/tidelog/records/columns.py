@@ -200,8 +200,9 @@ def decode_columns(
     milliseconds, 1000 for microseconds. `opened`, given to slice after slice of the same data, keeps a batch that takes
     several slices from being checked and decompressed for each.
 
-    `InvalidBatch` for a batch that is damaged, malformed or of an old format, when it is the first to be read; a later
-    one ends the slice before it, so that what is good comes out first and the next call raises.
+    `InvalidBatch` for a batch that is damaged, malformed or of an old format, or has a timestamp too large for
+    `timestamp_scale`, when it is the first to be read; a later one ends the slice before it, so that what is good comes
+    out first and the next call raises.
     """
     if rows_max < 1 or bytes_max < 1:
         raise ValueError(f"rows_max {rows_max} and bytes_max {bytes_max} must be at least 1")

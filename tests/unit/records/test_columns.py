@@ -7,6 +7,7 @@ from array import array
 import pytest
 from tests.kernel import needs_kernel
 
+from tidelog.model.errors import ErrorCode
 from tidelog.records import _pure, implementation
 from tidelog.records.batch import (
     HEADER_SIZE,
@@ -175,6 +176,23 @@ def test_timestamps_in_microseconds_and_of_appending() -> None:
     assert found.timestamp_type is not None
     assert list(array("q", bytes(found.timestamp))) == [77_000, 77_000]
     assert list(array("i", bytes(found.timestamp_type))) == [1, 1]
+
+
+def test_a_timestamp_that_microseconds_do_not_hold_is_refused_by_its_offset() -> None:
+    """Nanoseconds where milliseconds belong: multiplied they would wrap to another date. What lies before the record,
+    what is read without timestamps, and what begins after it, is read."""
+    good, bad = 2**63 // 1000, 1_700_000_000_000_000_000
+    rows = [Record(0, good, None, b"a"), Record(1, bad, None, b"b"), Record(2, -good, None, b"c")]
+    batch = build_batch(rows)
+    with pytest.raises(InvalidBatch, match=r"offset 1 has the timestamp 1700000000000000000 ms") as caught:
+        decode_columns(batch, timestamp_scale=1000)
+    assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+    for bounds in ({"end_offset": 1}, {"start_offset": 2}):
+        found = decode_columns(batch, timestamp_scale=1000, **bounds)
+        assert found.timestamp is not None
+        assert abs(array("q", bytes(found.timestamp))[0]) == good * 1000
+    assert decode_columns(batch, timestamp_scale=1000, columns=Column.VALUE).rows == 3
+    assert decode_columns(batch).rows == 3
 
 
 def test_a_partial_tail_is_left() -> None:
