@@ -17,6 +17,7 @@ from pyspark_tidelog.connections import kept_cluster
 from pyspark_tidelog.errors import DataLoss, ReadFailed
 from pyspark_tidelog.offsets import OffsetRange
 from pyspark_tidelog.options import SourceOptions
+from pyspark_tidelog.worker_process import spare_collections
 from tidelog.client.blocking import BlockingCluster
 from tidelog.client.errors import ClientError, OffsetOutOfRange, TopicChanged
 from tidelog.client.fetching import READ_COMMITTED, READ_UNCOMMITTED, FetchedData, FetchSettings
@@ -43,6 +44,7 @@ def read_batches(options: SourceOptions, offset_range: OffsetRange, names: Seque
     with kept_cluster(options) as cluster:
         for columns in read_columns(cluster, options, offset_range, decoded_columns(names)):
             yield maker.batch(columns)
+    spare_collections()
 
 
 def read_columns(

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 from pyspark_tidelog.sink.errors import SinkError, WriteStopped
 from pyspark_tidelog.sink.options import Delivery, SinkOptions
 from pyspark_tidelog.sink.staged import StagedWrite
+from pyspark_tidelog.worker_process import spare_collections
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,9 +102,12 @@ def _write(
     from pyspark_tidelog.sink.task import append, stage
 
     if options.delivery is Delivery.AT_LEAST_ONCE:
-        return Written(append(options, columns, batches), None)
-    staged = stage(options, columns, batches, query=query, batch=batch, is_query=is_query)
-    return Written(staged.rows, staged)
+        written = Written(append(options, columns, batches), None)
+    else:
+        staged = stage(options, columns, batches, query=query, batch=batch, is_query=is_query)
+        written = Written(staged.rows, staged)
+    spare_collections()
+    return written
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedWrite]:

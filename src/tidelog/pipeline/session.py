@@ -4,7 +4,8 @@ Spark says "no Java" with a stack trace of its gateway, and "too old a Java" wit
 here before Spark is started. Nothing is fetched: no Ivy, no Maven, the source is Python. The JVM compiles with C1 only
 (-XX:TieredStopAtLevel=1) and collects serially: that halves the start, and in this package's jobs record bytes never
 enter the JVM. For jobs that compute much in the JVM, pass `quick_start=False`. Spark's Python processes load PySpark
-from where it is installed (`workers.sitecustomize`), and checkpoints are written without Hadoop's shell commands.
+from where it is installed, and connect before that (`workers.sitecustomize`); checkpoints are written without Hadoop's
+shell commands.
 """
 
 import importlib.util

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from pyspark_tidelog.batch import RangePartition
 from pyspark_tidelog.options import SourceOptions, parse_options
 from pyspark_tidelog.stream import TidelogStreamReader
+from pyspark_tidelog.worker_process import spare_collections
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,4 +86,6 @@ class TableFilesReader(TidelogStreamReader):
         from tidelog.pipeline.shape import TableShape
 
         place = self._tables[partition.value.topic]
-        return manifest(write_range(self._options, partition.value, place.path, TableShape.from_text(place.shape)))
+        written = write_range(self._options, partition.value, place.path, TableShape.from_text(place.shape))
+        spare_collections()
+        return manifest(written)

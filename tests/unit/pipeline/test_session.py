@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amount import examples
+from tests.waiting import DEADLINE_S
 
 from tidelog import cli
 from tidelog.pipeline.errors import JavaMissing
@@ -114,3 +116,45 @@ def test_python_processes_of_spark_load_what_is_installed(tmp_path: Path) -> Non
     assert (flagged, file) == ("True", f"{tmp_path}/sitecustomize.py")
     assert found[-1] == f"{lib}/pyspark.zip"
     assert not any(each.endswith("/workers") for each in found)
+
+
+def test_a_planning_process_connects_before_it_loads_pyspark(tmp_path: Path) -> None:
+    """Here PySpark's loading ends only when the JVM has its connection, and `local_connect_and_auth` gives that one. A
+    program of the process's own inherits its environment, and connects nowhere."""
+    package = tmp_path / "pyspark"
+    package.mkdir()
+    (package / "__init__.py").write_text("import sys; assert sys.stdin.readline()")
+    (package / "util.py").write_text("def local_connect_and_auth(place, secret): return place, secret")
+    (package / "runner.py").write_text(
+        "import os, subprocess, sys\n"
+        "from pyspark.util import local_connect_and_auth\n"
+        "place = int(os.environ['PYTHON_WORKER_FACTORY_PORT']), os.environ['PYTHON_WORKER_FACTORY_SECRET']\n"
+        "stream, connection = local_connect_and_auth(*place)\n"
+        "subprocess.run([sys.executable, '-c', 'pass'], check=True)\n"
+        "stream.write(repr(local_connect_and_auth(*place) == place).encode())\n"
+        "stream.flush()\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(DEADLINE_S)
+        port = str(server.getsockname()[1])
+        environment = {
+            "PYTHONPATH": str(tmp_path),
+            "PYTHON_WORKER_FACTORY_PORT": port,
+            "PYTHON_WORKER_FACTORY_SECRET": "sésame",
+        }
+        with (
+            _quick_workers(environment),
+            subprocess.Popen(
+                [sys.executable, "-m", "pyspark.runner"], env=environment, stdin=subprocess.PIPE, stderr=subprocess.PIPE
+            ) as process,
+        ):
+            connection, _ = server.accept()
+            with connection, connection.makefile("rwb") as stream:
+                assert stream.read(4 + 7) == b"\0\0\0\7" + "sésame".encode()
+                stream.write(b"\0\0\0\2ok")
+                stream.flush()
+                _, errors = process.communicate(b"load\n", DEADLINE_S)
+                assert (stream.read(), errors) == (b"True", b"")
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()

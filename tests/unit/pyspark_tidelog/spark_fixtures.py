@@ -1,8 +1,4 @@
-"""What tests on Spark share: one session for all of them, a broker, and topics with records in them.
-
-Spark gives a streaming query's Python worker ten seconds to start, and has no setting for that: with some ten busy
-processes a core, "Python worker failed to connect back" is the machine's word, not the test's.
-"""
+"""What tests on Spark share: one session for all of them, a broker, and topics with records in them."""
 
 from __future__ import annotations
 
