@@ -17,8 +17,14 @@ from typing import Any, Final, Self
 from pyspark_tidelog import kafka_settings
 from pyspark_tidelog.errors import OptionError
 from pyspark_tidelog.security_options import parse_security
+from tidelog.client.addresses import parse_bootstrap
+from tidelog.client.errors import InvalidAddress
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from tidelog.model.topics import invalid_topic_name_reason
+
+_INT_MAX: Final = 2**31 - 1
+_LONG_MAX: Final = 2**63 - 1
+_DIGITS_MAX: Final = 19
 
 EARLIEST: Final = EARLIEST_TIMESTAMP
 """-2 in the JSON of offsets: the first offset that the partition has."""
@@ -171,10 +177,8 @@ def parse_options(given: Mapping[str, str], *, streaming: bool | None) -> Source
     options = {name.lower(): value for name, value in given.items()}
     _check_names(given)
     kafka = {name.removeprefix(KAFKA_PREFIX): value for name, value in options.items() if name.startswith(KAFKA_PREFIX)}
-    bootstrap = kafka.get("bootstrap.servers", "").strip()
     segments = _parse_segments(options)
-    if not bootstrap and (streaming or not segments):
-        raise OptionError("kafka.bootstrap.servers", "is missing: give the brokers as host:port,host:port,...")
+    bootstrap = parse_brokers(kafka, required=bool(streaming or not segments))
     if streaming:
         for name in ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"):
             if name.lower() in options:
@@ -199,12 +203,26 @@ def parse_options(given: Mapping[str, str], *, streaming: bool | None) -> Source
         group=_parse_group(options),
         client_id=kafka.get("client.id", "tidelog-spark"),
         read_committed=_parse_isolation(kafka),
-        fetch_bytes=_parse_positive(options, "kafka.max.partition.fetch.bytes") or FETCH_BYTES_DEFAULT,
+        fetch_bytes=_parse_positive(options, "kafka.max.partition.fetch.bytes", most=_INT_MAX) or FETCH_BYTES_DEFAULT,
         batch_rows=_parse_positive(options, "batchRows") or BATCH_ROWS_DEFAULT,
-        request_timeout_ms=_parse_positive(options, "kafka.request.timeout.ms") or 30_000,
+        request_timeout_ms=_parse_positive(options, "kafka.request.timeout.ms", most=_INT_MAX) or 30_000,
         security=parse_security(kafka),
         segments=segments,
     )
+
+
+def parse_brokers(kafka: Mapping[str, str], *, required: bool = True) -> str:
+    """The brokers' addresses as they are given; empty where there are none, unless they are `required`."""
+    name, text = "kafka.bootstrap.servers", kafka.get("bootstrap.servers", "").strip()
+    if not text:
+        if required:
+            raise OptionError(name, "is missing: give the brokers as host:port,host:port,...")
+        return ""
+    try:
+        parse_bootstrap(text)
+    except InvalidAddress as error:
+        raise OptionError(name, f"is wrong: {error}") from None
+    return text
 
 
 def parse_offsets_json(option: str, text: str) -> dict[TopicPartition, int]:
@@ -443,18 +461,20 @@ def _parse_boolean(options: Mapping[str, str], name: str, *, default: bool) -> b
             raise OptionError(name, f"is {other!r}; it can be true or false")
 
 
-def _parse_positive(options: Mapping[str, str], name: str) -> int | None:
+def _parse_positive(options: Mapping[str, str], name: str, *, most: int = _LONG_MAX) -> int | None:
     if (text := options.get(name.lower())) is None:
         return None
     number = _parse_whole(text.strip())
-    if not number:
-        raise OptionError(name, f"is {text!r}; give a whole number above 0")
+    if not number or number > most:
+        raise OptionError(name, f"is {text!r}; give a whole number above 0, and no more than {most}")
     return number
 
 
 def _parse_whole(text: str) -> int | None:
-    """The number that 1 to 18 ASCII digits stand for (so it fits into 64 bits); None for anything else."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
+    """The number that ASCII digits stand for, up to 64 bits; None for anything else."""
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
+        return None
+    return number if (number := int(text)) <= _LONG_MAX else None
 
 
 _DURATION: Final = re.compile(r"(\d{1,12})\s*(ms|s|m|min|h|d)?", re.ASCII)

@@ -9,6 +9,7 @@ from typing import Final
 
 from pyspark_tidelog import kafka_settings
 from pyspark_tidelog.errors import OptionError
+from pyspark_tidelog.options import parse_brokers
 from pyspark_tidelog.security_options import parse_security
 from tidelog.client.partitioners import DEFAULT, PARTITIONERS
 from tidelog.model.topics import invalid_topic_name_reason
@@ -140,9 +141,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     options = {name.lower(): value for name, value in given.items()}
     _check_names(given)
     kafka = {name.removeprefix(KAFKA_PREFIX): value for name, value in options.items() if name.startswith(KAFKA_PREFIX)}
-    bootstrap = kafka.get("bootstrap.servers", "").strip()
-    if not bootstrap:
-        raise OptionError("kafka.bootstrap.servers", "is missing: give the brokers as host:port,host:port,...")
+    bootstrap = parse_brokers(kafka)
     delivery = _parse_delivery(options)
     codec = _parse_codec(kafka)
     transactional_id = kafka.get("transactional.id")

@@ -151,6 +151,10 @@ def test_what_a_checkpoint_says_can_be_pasted_as_starting_offsets() -> None:
         ({"startingOffsetsByTimestampStrategy": "nearest"}, "it can be error or latest"),
         ({"endingOffsets": "earliest"}, "nothing would be read"),
         ({"failOnDataLoss": "maybe"}, "it can be true or false"),
+        ({"kafka.bootstrap.servers": "localhost:99999"}, "the port must be a number from 1 to 65535"),
+        ({"kafka.max.partition.fetch.bytes": "3000000000"}, "no more than 2147483647"),
+        ({"kafka.request.timeout.ms": "99999999999999"}, "no more than 2147483647"),
+        ({"maxOffsetsPerTrigger": "9223372036854775808"}, "no more than 9223372036854775807"),
         ({"minPartitions": "0"}, "give a whole number above 0"),
         ({"maxOffsetsPerTrigger": "-5"}, "give a whole number above 0"),
         ({"maxRecordsPerPartition": "9" * 5000}, "give a whole number above 0"),
@@ -215,6 +219,11 @@ def test_columns_are_chosen_in_any_order() -> None:
     assert parse(columns="value", includeHeaders="true").columns == ("value", "headers")
     assert parse(columns="headers").include_headers
     assert parse(includeHeaders="true").columns == (*COLUMNS, "headers")
+
+
+def test_the_largest_number_is_no_limit() -> None:
+    """Jobs for the official connector say so: Java's Long.MAX_VALUE."""
+    assert parse(True, maxOffsetsPerTrigger=str(2**63 - 1)).offsets_max_per_trigger == 2**63 - 1
 
 
 def test_groups_for_progress() -> None:
