@@ -339,7 +339,7 @@ class Side:
     def _rights(self, allowed: bool | None) -> None:
         """Whether the client may read one of the topics; None: all is allowed."""
         peer = self.broker.peer
-        peer.access = None if allowed is None else self.authorizer.access(Principal("User", "client"), "127.0.0.1")
+        peer.access = None if allowed is None else self.authorizer.access(Principal("client"), "127.0.0.1")
         for topic in ("alone", "followed"):
             entry = AclEntry("User:client", "*", Operation.READ, Permission.ALLOW)
             entries = [entry] if allowed or topic == "followed" else []
