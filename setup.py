@@ -3,8 +3,8 @@
 They need a C compiler and Python's headers. Where either is missing nothing is built, and the wheel is one of plain
 Python (`py3-none-any`): the twins `records/_pure.py` and `records/_pure_compaction.py` do the same, slower, and
 `storage/log.py` appends without `storage/_append.pyx`, and the broker's dispatcher handles what
-`broker/handlers/_produce_frames.pyx` and its neighbours would have, and reads Fetch requests without
-`broker/handlers/_fetch_bytes.pyx`; a broker says so when it starts.
+`broker/handlers/_produce_frames.pyx` and its neighbours would have, and reads Fetch requests and
+heartbeats without `broker/handlers/_fetch_bytes.pyx` and `_heartbeat_frames.pyx`; a broker says so when it starts.
 """
 
 import sys
@@ -28,6 +28,7 @@ COMPILED = (
     "broker/handlers/_produce_several",
     "broker/handlers/_produce_frames",
     "broker/handlers/_fetch_bytes",
+    "broker/handlers/_heartbeat_frames",
 )
 PROBE = "#include <Python.h>\nPyMODINIT_FUNC PyInit_probe(void) { return NULL; }\n"
 

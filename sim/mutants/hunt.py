@@ -117,6 +117,7 @@ def live(mutant: Mutant, seeds: int, seconds: float) -> tuple[int, str]:
         "storage._append_followed",
         "broker.handlers._produce_frames",
         "broker.handlers._fetch_bytes",
+        "broker.handlers._heartbeat_frames",
     ):
         sys.modules[f"tidelog.{compiled}"] = None  # type: ignore[assignment]  # Python's way to say so.
 

@@ -52,6 +52,17 @@ class OrdinaryRequests(Protocol):
         ...
 
 
+class Frames(Protocol):
+    """A compiled way of an API's ordinary requests, one at a time."""
+
+    def answer(self, peer: Peer, view: memoryview, position: int, end: int, received_ms: int) -> Any:
+        """The answer to the request in `view[position:end]`, at least 10 bytes, as `Dispatcher.request` gives it.
+
+        NotImplemented, with nothing changed, where it is not ordinary.
+        """
+        ...
+
+
 class Resume(Protocol):
     """The dispatcher's way of a request that compiled code has begun and leaves to `handle`."""
 
@@ -83,6 +94,7 @@ class Handler:
     __slots__ = (
         "api_key",
         "error_response",
+        "frames",
         "handle",
         "handle_body",
         "key",
@@ -105,6 +117,7 @@ class Handler:
         handle_body: Callable[[Any, Any, memoryview], Any] | None,
         ordinary: Callable[[Any, Handler, Resume], OrdinaryRequests | None] | None = None,
         preprocess: Callable[[Any, Any, Any], Preprocessed | None] | None = None,
+        frames: Callable[[Any], Frames | None] | None = None,
     ) -> None:
         self.key = key
         self.api_key = ApiKey(key)
@@ -118,6 +131,8 @@ class Handler:
         self.handle_body = handle_body
         self.ordinary = ordinary
         """Makes the compiled way of a node's ordinary requests; None where the API has none."""
+        self.frames = frames
+        """Makes the compiled way of single requests; None where the API has none."""
         self.preprocess = preprocess
         """Splits a client's request before it goes to the controller; None where nothing is refused before that."""
         self.requests = [0] * (versions.highest + 1)

@@ -1,4 +1,7 @@
-"""Heartbeats from their bytes: the quick way of plain ones beside the general one, which has all cases."""
+"""Heartbeats from their bytes: the quick way of plain ones beside the general one, which has all cases.
+
+What is compiled of the quick way is not asked here: `tests/property/test_ordinary_heartbeat.py` holds it to this.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.broker.classic_members import SESSION_MS, join
 from tests.unit.broker.harness import Broker, whole
 
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import heartbeat
+from tidelog.broker.requests.dispatch import Dispatcher
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
 VERSIONS = range(5)
-SESSION_MS = 10_000
 
 
 @pytest.fixture
@@ -26,31 +30,12 @@ def brokers(tmp_path: Path) -> Iterator[tuple[Broker, Broker]]:
     for broker in both:
         broker.lead("__consumer_offsets")
         broker.shell.run_turns()
+        broker.node.handlers[ApiKey.HEARTBEAT].frames = None
+        broker.dispatcher = Dispatcher(broker.node, broker.node.handlers)
     both[1].node.handlers[ApiKey.HEARTBEAT].handle_body = None
     yield both
     for broker in both:
         broker.close()
-
-
-def join(broker: Broker, group: str = "g", member: str = "", instance: str | None = None) -> str:
-    """A member that has joined and got its assignment; its id."""
-    protocols = [messages.JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"m")]
-    request = messages.JoinGroupRequest(
-        group_id=group,
-        member_id=member,
-        group_instance_id=instance,
-        session_timeout_ms=SESSION_MS,
-        rebalance_timeout_ms=SESSION_MS,
-        protocol_type="consumer",
-        protocols=protocols,
-    )
-    answer = broker.send(ApiKey.JOIN_GROUP, 5 if instance else 3, request)
-    broker.shell.advance(3_000)
-    joined = broker.decode(ApiKey.JOIN_GROUP, 5 if instance else 3, answer.result())
-    sync = messages.SyncGroupRequest(group_id=group, generation_id=joined.generation_id, member_id=joined.member_id)
-    broker.send(ApiKey.SYNC_GROUP, 3, sync)
-    broker.shell.run_turns()
-    return str(joined.member_id)
 
 
 def beat(broker: Broker, version: int, damage: Callable[[bytes], bytes] = bytes, **fields: Any) -> Any:

@@ -15,6 +15,7 @@ Optionally `handle_body(node, context, body: memoryview) -> bytes | list[Chunk] 
 fast path that takes the undecoded body and gives the encoded answer, size prefix included; `NotImplemented` sends the
 request through `handle`. And `ordinary(node, handler, resume) -> OrdinaryRequests | None`: a compiled way of ordinary
 requests, which takes them from the receive buffer before anything else looks at them; None where it was not built.
+`frames(node) -> Frames | None` is the same for requests that are taken one at a time, by `Dispatcher.request`.
 And `preprocess(node, context, request) -> Preprocessed | None`: what the broker that a client asked refuses by itself,
 of an API that only the controller carries out.
 
@@ -54,5 +55,6 @@ def load_handlers() -> dict[int, Handler]:
             getattr(module, "handle_body", None),
             getattr(module, "ordinary", None),
             getattr(module, "preprocess", None),
+            getattr(module, "frames", None),
         )
     return dict(sorted(handlers.items()))

@@ -57,6 +57,9 @@ class Dispatcher:
         self._ordinary: OrdinaryRequests | None = None
         if produce is not None and produce.ordinary is not None:
             self._ordinary = produce.ordinary(node, produce, self._resume_produce)
+        made = {key: handler.frames(node) for key, handler in handlers.items() if handler.frames is not None}
+        self._frames = {key: frames.answer for key, frames in made.items() if frames is not None}
+        """[API key] -> the compiled way of single requests, where there is one."""
 
     def ordinary(self, received_ms: int) -> OrdinaryRequests | None:
         """The compiled way of ordinary requests, which goes before `request` for the read that is being handled, and
@@ -80,6 +83,16 @@ class Dispatcher:
                 return self._unsupported_api_versions(correlation_id)
             raise CloseConnection(f"{handler.name} version {version} is not served")
         handler.requests[version] += 1
+        by_frame = self._frames.get(key)
+        if by_frame is not None:
+            try:
+                answer = by_frame(peer, view, position, end, received_ms)
+            except CloseConnection:
+                raise
+            except Exception:
+                raise _failed(handler, version, peer) from None
+            if answer is not NotImplemented:
+                return answer  # type: ignore[no-any-return]  # NotImplemented makes it Any.
         start = position
         position += 10
         client_id: str | None = None
@@ -123,8 +136,7 @@ class Dispatcher:
             except CloseConnection:
                 raise
             except Exception:
-                logger.exception("request failed: api=%s version=%d peer=%s", handler.name, version, peer.address)
-                raise CloseConnection(f"{handler.name} failed unexpectedly") from None
+                raise _failed(handler, version, peer) from None
             if answer is not NotImplemented:
                 return answer  # type: ignore[no-any-return]  # NotImplemented makes it Any.
         return self._handle(handler, context, body, view[start:end])
@@ -325,6 +337,12 @@ class Dispatcher:
             error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=advertised(self._handlers.values())
         )
         return framing.encode_response(apis.ApiKey.API_VERSIONS, 0, correlation_id, response)
+
+
+def _failed(handler: Handler, version: int, peer: Peer) -> CloseConnection:
+    """Why the connection ends whose request met a fault of the broker; to be called while the exception is handled."""
+    logger.exception("request failed: api=%s version=%d peer=%s", handler.name, version, peer.address)
+    return CloseConnection(f"{handler.name} failed unexpectedly")
 
 
 def _skip_tagged_fields(view: memoryview, position: int, end: int) -> int:
