@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 import pytest
 
 from tidelog.client.addresses import Address
+from tidelog.client.admin import list_groups
 from tidelog.client.errors import ClientError, ConnectionFailed, InvalidResponse, RequestTimedOut
+from tidelog.client.exchange import ByVersion
 from tidelog.client.offsets import OffsetFound, list_offsets
 from tidelog.client.operations import Call, Operation, Pause
 from tidelog.client.retries import RetryPolicy
@@ -382,6 +384,30 @@ def test_leader_epochs_of_another_topic_begin_anew() -> None:
         world.run(world.routing.refresh(["t"], world.routing.deadline()))
         assert world.routing.leader_epoch(TopicPartition("t", 0)) == epochs[topic_id]
         assert world.routing.leader(TopicPartition("t", 0)) is not None
+
+
+def test_a_list_is_that_of_every_coordinator() -> None:
+    """One that loads is asked again, alone; where one refuses, or is gone, there is no list."""
+    outcomes: dict[Address, list[Any]] = {}
+
+    def answer(address: Address, message: Any) -> Any:
+        return outcomes[address].pop(0) if isinstance(message, ByVersion) else metadata({})
+
+    def listed(group: str) -> Any:
+        kind = messages.ListGroupsResponse
+        return kind(groups=[kind.ListedGroup(group_id=group, protocol_type="consumer", group_state="Stable")])
+
+    loading = messages.ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    world = World(answer)
+    outcomes.update({ONE: [listed("b")], TWO: [loading, listed("a")]})
+    assert [group.group for group in world.run(list_groups(world.routing))] == ["a", "b"]
+    assert world.asked_of(ByVersion) == [ONE, TWO, TWO]
+    assert len(world.pauses) == 1
+    denied = messages.ListGroupsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    for second, error in ((denied, KafkaError), (ConnectionFailed("gone"), ClientError)):
+        outcomes.update({ONE: [listed("b")], TWO: [second]})
+        with pytest.raises(error):
+            world.run(list_groups(world.routing))
 
 
 def test_pauses_are_drawn_around_their_nominal_length() -> None:
