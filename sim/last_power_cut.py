@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sim.checks.replicas import replicas_of
 from sim.invariants import require
+from sim.waiting import until
 from tidelog.storage.file_names import LOG, segment_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sim.checks.log_view import BatchId, LogView
     from sim.cluster import Cluster
     from sim.machine import BrokerMachine
@@ -30,9 +29,6 @@ MOMENTS: Final = 3
 AWAY_S_MAX: Final = 8.0
 """How much later than the first a machine is back."""
 SESSIONS_END_S_MAX: Final = 30.0
-ELECTED_S_MAX: Final = 60.0
-"""How long after the last one is back every partition has a leader."""
-LOOK_S: Final = 0.1
 
 
 class Kept(NamedTuple):
@@ -99,8 +95,10 @@ class LastPowerCut:
             for machine in self._cluster.brokers:
                 holds[machine.name].enter_context(self._cluster.kept_down(machine))
             if self._random.chance(0.5):
-                await self._until(
-                    lambda: not any(map(self._cluster.session_of, self._cluster.brokers)), SESSIONS_END_S_MAX
+                await until(
+                    lambda: not any(map(self._cluster.session_of, self._cluster.brokers)),
+                    lambda: "sessions outlive a power cut of all",
+                    seconds=SESSIONS_END_S_MAX,
                 )
             delays = [(self._random.between(0.0, AWAY_S_MAX), machine.name) for machine in self._cluster.brokers]
             passed = 0.0
@@ -108,7 +106,10 @@ class LastPowerCut:
                 await asyncio.sleep(delay - passed)
                 passed = delay
                 holds[name].close()
-        await self._until(lambda: self._cluster.all_serve and not self._leaderless(kept), ELECTED_S_MAX)
+        await until(
+            lambda: self._cluster.all_serve and not self._leaderless(kept),
+            lambda: f"after a power cut of all no broker leads {self._leaderless(kept)}",
+        )
         for partition, (source, batches) in kept.items():
             leader = self._cluster.leader(partition)
             assert leader is not None
@@ -122,12 +123,6 @@ class LastPowerCut:
 
     def _leaderless(self, kept: dict[TopicPartition, Kept]) -> list[TopicPartition]:
         return [partition for partition in kept if self._cluster.leader(partition) is None]
-
-    async def _until(self, holds: Callable[[], bool], seconds: float) -> None:
-        deadline = self._cluster.loop.time() + seconds
-        while not holds():
-            require(17, self._cluster.loop.time() < deadline, "brokers don't come back after a power cut of all")
-            await asyncio.sleep(LOOK_S)
 
 
 def _has(view: LogView, batch: BatchId) -> bool:

@@ -28,18 +28,21 @@ async def within(work: Awaitable[object], seconds: float, complaint: str, others
 async def until(
     holds: Callable[[], bool],
     complaint: Callable[[], str],
-    others: Sequence[asyncio.Task[None]],
+    others: Sequence[asyncio.Task[None]] = (),
+    *,
     number: int = 17,
+    seconds: float = SETTLE_S_MAX,
+    look_s: float = 0.1,
 ) -> None:
-    """Waits until something holds, no longer than SETTLE_S_MAX: `number` is the invariant that is broken then. Raises
-    what one of the others fails with meanwhile."""
+    """Waits until something holds, no longer than `seconds`: `number` is the invariant that is broken then. Raises what
+    one of the others fails with meanwhile. `look_s`: between two looks."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + SETTLE_S_MAX
+    deadline = loop.time() + seconds
     while not holds():
         raise_failures(others)
         if loop.time() >= deadline:
             require(number, False, complaint())
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(look_s)
     raise_failures(others)
 
 

@@ -15,6 +15,7 @@ from sim.checks.client_history import ClientHistory, GroupWatch, Incarnation
 from sim.checks.transaction_history import TransactionHistory
 from sim.invariants import require
 from sim.plan import FaultKind
+from sim.waiting import until
 from sim.workloads.coordination import committed_offsets
 from sim.workloads.own_client.application import ClientApplication
 from sim.workloads.own_client.members import ClientMember
@@ -63,7 +64,6 @@ KEYED_INCARNATIONS: Final = [Incarnation(each, 0) for each in KEYED_PARTITIONS]
 LATE: Final = "client-late"
 """A group that begins when one partition has no leader."""
 LOOK_S: Final = 0.25
-SETTLE_S_MAX: Final = 60.0
 PATIENT_S: Final = 120.0
 """A delivery timeout longer than any trouble: nothing such a producer sends may fail."""
 IMPATIENT_S: Final = 2.0
@@ -295,7 +295,7 @@ class ClientUsers:
             self._topics_changed(f"{machine.name} died")
             others = [each for each in topics.partitions if each.topic != ALONE]
             all_others = [*others, *KEYED_PARTITIONS]
-            await self._until(lambda: self._are_led(all_others, machine), "leaders are not elected")
+            await until(lambda: self._are_led(all_others, machine), lambda: "leaders are not elected", look_s=LOOK_S)
             for members in self._members.values():
                 members[0].begin_anew()
             self._make_group(LATE)
@@ -303,7 +303,9 @@ class ClientUsers:
                 member.calm = True
             self._begin(LATE)
             await self._all_speak("one partition has no leader", others)
-        await self._until(lambda: not self._cluster.ailments(), "the cluster is not whole again")
+        await until(
+            lambda: not self._cluster.ailments(), lambda: "; ".join(self._cluster.ailments()[:4]), look_s=LOOK_S
+        )
         await self._all_speak("all have leaders again", topics.partitions)
 
     def _are_led(self, partitions: Collection[TopicPartition], dead: BrokerMachine) -> bool:
@@ -327,10 +329,16 @@ class ClientUsers:
     async def _until_read(
         self, act: str, watch: GroupWatch, spoken: Mapping[Incarnation, int], wanted: Collection[Incarnation]
     ) -> None:
-        deadline = self.history.now() + SILENT_S_MAX
-        while unread := watch.unread({each: spoken[each] for each in wanted if each in spoken}):
-            require(20, self.history.now() < deadline, f"{act}: {'; '.join(unread)}")
-            await asyncio.sleep(LOOK_S)
+        def unread() -> list[str]:
+            return watch.unread({each: spoken[each] for each in wanted if each in spoken})
+
+        await until(
+            lambda: not unread(),
+            lambda: f"{act}: {'; '.join(unread())}",
+            number=20,
+            seconds=SILENT_S_MAX,
+            look_s=LOOK_S,
+        )
 
     def _incarnations(self, group: str, partitions: Collection[TopicPartition]) -> list[Incarnation]:
         """Of these, what a group reads."""
@@ -393,9 +401,3 @@ class ClientUsers:
         for process in self._processes:
             process.kill()
             process.close()
-
-    async def _until(self, holds: Callable[[], bool], complaint: str) -> None:
-        deadline = self.history.now() + SETTLE_S_MAX
-        while not holds():
-            require(17, self.history.now() < deadline, complaint)
-            await asyncio.sleep(LOOK_S)
