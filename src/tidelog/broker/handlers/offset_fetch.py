@@ -1,9 +1,8 @@
 """OffsetFetch: what groups committed.
 
-Versions 1-10. v2: all of a group's offsets (null topics), an error of the whole answer (_TELLS_PARTITIONS: of the
-partitions, too). v5: leader epochs. v7: stable
-offsets only: UNSTABLE_OFFSET_COMMIT while a transaction may change one. v8: several groups (KIP-709). v9: member epochs
-(KIP-848). v10: topics by id alone.
+Versions 1-10. v2: all of a group's offsets (null topics), an error of the whole answer (in some versions of the
+partitions, too: `_TELLS_PARTITIONS`). v5: leader epochs. v7: stable offsets only: UNSTABLE_OFFSET_COMMIT while a
+transaction may change one. v8: several groups (KIP-709). v9: member epochs (KIP-848). v10: topics by id alone.
 
 A partition without a committed offset has offset -1 and no error; so has one whose offset was committed for another
 topic of that name, which was deleted.

@@ -76,8 +76,8 @@ def _assign(turn: ClassicTurn, group: ClassicGroup, event: SyncGroup) -> None:
 def beat(now_ms: int, group: ClassicGroup, member_id: str, generation: int) -> int | None:
     """What `heartbeat` does for a member that lives and has nothing to learn: until when its next one has to come.
 
-    None, with nothing changed, for others.
-    Nearly all heartbeats are such, of members without an instance id, and this makes no event and no reply of them.
+    None, with nothing changed, for others. Nearly all heartbeats are such, of members without an instance id, and this
+    makes no event and no reply of them.
     """
     member = group.members.get(member_id)
     if member is None or generation != group.generation or group.state is ClassicGroupState.PREPARING_REBALANCE:
