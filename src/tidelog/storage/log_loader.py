@@ -150,7 +150,7 @@ def _open_segments(
     for offset in sorted(names):
         suffixes = names[offset]
         if LOG not in suffixes:
-            for suffix in suffixes & _INDEX_SIZES.keys():
+            for suffix in [each for each in _INDEX_SIZES if each in suffixes]:
                 logger.warning("orphaned_index_removed: directory=%s offset=%d suffix=%s", directory, offset, suffix)
                 disk.unlink(f"{directory}/{offset:020d}{suffix}")
             continue

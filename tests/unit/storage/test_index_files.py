@@ -120,3 +120,19 @@ def test_a_disk_that_refuses_an_index(tmp_path: Path, suffix: str) -> None:
     fill(log, 8)
     assert len(read_all(log)) == 8
     assert files(tmp_path) == [".index", ".log", ".timeindex"]
+
+
+def test_indexes_without_a_log_go_in_the_same_order_each_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Python's order of a set of names differs from process to process; a simulated run is the same in each."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 4)
+    manager.close(7)
+    suffixes = [".index", ".timeindex", ".txnindex"]
+    for suffix in suffixes:
+        (tmp_path / "topicone-0" / f"{90:020d}{suffix}").touch()
+    with caplog.at_level(logging.WARNING):
+        manager, log = open_log(tmp_path, config=CONFIG)
+    removed = [record.args[2] for record in caplog.records if record.msg.startswith("orphaned_index_removed")]  # type: ignore[index]
+    assert removed == suffixes
+    assert files(tmp_path, 90) == []
+    manager.close(8)
