@@ -43,6 +43,7 @@ from pyspark_tidelog.spark_versions import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
+from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 
 if TYPE_CHECKING:
@@ -235,7 +236,14 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._latest is not None and now - self._latest[0] < LATEST_REUSED_S:
             return self._latest[1]
         known = self._partitions(now)
-        ends = planning.latest_offsets(self._open(), self._options, known.partitions)
+        try:
+            ends = planning.latest_offsets(self._open(), self._options, known.partitions)
+        except KafkaError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            self._known = None  # One was deleted since they were listed.
+            known = self._partitions(now)
+            ends = planning.latest_offsets(self._open(), self._options, known.partitions)
         self._latest = (time.monotonic(), Position(ends, known.topic_ids))
         return self._latest[1]
 

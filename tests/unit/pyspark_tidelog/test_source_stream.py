@@ -11,6 +11,7 @@ import pytest
 from tests.unit.pyspark_tidelog.spark_fixtures import Broker
 
 import pyspark_tidelog.planning
+import pyspark_tidelog.stream
 from pyspark_tidelog import DefaultSource
 from pyspark_tidelog.errors import DataLoss, OptionError
 from pyspark_tidelog.offsets import Position
@@ -219,6 +220,28 @@ def test_a_deleted_topic_is_noticed(broker: Broker, reader: MakeReader) -> None:
         reader(subscription).latestOffset(end, ALL)
     tolerant = reader(subscription, failOnDataLoss="false")
     broker.produce(other, [b"x"])
+    later = Position.from_json(tolerant.latestOffset(end, ALL))
+    assert later.offsets == {(topic, 0): 5, (other, 0): 1}
+
+
+@needs_limits
+def test_a_topic_that_is_deleted_under_a_running_stream(
+    broker: Broker, reader: MakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of partitions that the stream has still names it: the same is said, and the same goes on."""
+    monkeypatch.setattr(pyspark_tidelog.stream, "PARTITIONS_REUSED_S", float("inf"))
+    monkeypatch.setattr(pyspark_tidelog.stream, "LATEST_REUSED_S", 0.0)
+    topic, other = broker.topic(), broker.topic()
+    broker.produce(topic, [b"x"] * 5)
+    subscription = f"{topic},{other}"
+    strict = reader(subscription, startingOffsets="earliest")
+    tolerant = reader(subscription, startingOffsets="earliest", failOnDataLoss="false")
+    end = strict.latestOffset(strict.initialOffset(), ALL)
+    assert tolerant.latestOffset(tolerant.initialOffset(), ALL) == end
+    broker.delete(topic)
+    broker.produce(other, [b"x"])
+    with pytest.raises(DataLoss, match=f"{topic}-0 no longer exist"):
+        strict.latestOffset(end, ALL)
     later = Position.from_json(tolerant.latestOffset(end, ALL))
     assert later.offsets == {(topic, 0): 5, (other, 0): 1}
 
