@@ -79,6 +79,36 @@ def test_no_change_is_missed_when_the_connection_breaks_while_it_is_read(
     asyncio.run(asyncio.wait_for(check(), 180))
 
 
+class Recording(LocalStore):
+    """A session that knows what was read by it."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.read: list[str] = []
+
+    def get(self, path: str, watch: Watch | None = None) -> Awaitable[Any]:
+        self.read.append(path)
+        return super().get(path, watch)
+
+
+def test_acls_that_have_changed_are_read_in_the_order_of_their_notifications() -> None:
+    """Each once; in every process of a broker alike, so that a simulated run is the same in each."""
+
+    async def check() -> None:
+        store = EmbeddedStore(MemoryPersistence(), SystemClock(), SystemRandom())
+        store.start()
+        session = await Recording.connect(store)
+        assert isinstance(session, Recording)
+        security = StoredSecurity(lambda: session, SystemClock(), Authorizer())
+        patterns = [ResourcePattern(ResourceType.TOPIC, name) for name in ("b", "d", "a", "c")]
+        found = [stored.change_node(pattern) for pattern in (*patterns, patterns[1])]
+        await security.read_changed(session, stored.ACL_CHANGES, found)
+        assert session.read == [stored.acl_path(pattern) for pattern in patterns]
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(check(), 180))
+
+
 def test_what_another_broker_has_just_made_is_known_before_it_is_deleted_or_made_again() -> None:
     """Notifications come a moment later: until they do, the store alone knows."""
 

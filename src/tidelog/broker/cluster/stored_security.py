@@ -196,7 +196,7 @@ class StoredSecurity:
     async def _read_changed_acls(self, store: StoreClient, found: Sequence[tuple[str, bytes | None]]) -> None:
         assert self.authorizer is not None
         try:
-            patterns = {stored.decode_change(path, data) for path, data in found}
+            patterns = dict.fromkeys(stored.decode_change(path, data) for path, data in found)
         except stored.MalformedNode as error:
             logger.error("all ACLs are read again: reason=%s", error)
             await self._read_all_acls(store, self.authorizer)
