@@ -38,13 +38,13 @@ cdef class HeartbeatFrames:
     """Answers the ordinary heartbeats of one broker."""
 
     cdef object node
+    # Both None before the first heartbeat.
     cdef object quotas
     cdef object beat
-    """Of the node's groups, which are begun with the first heartbeat; None before."""
+    """Of the node's groups, which are begun with it."""
 
     def __init__(self, node):
         self.node = node
-        self.quotas = node.quotas
 
     def answer(self, peer, view, Py_ssize_t position, Py_ssize_t end, received_ms):
         """As `Frames.answer`."""
@@ -52,7 +52,11 @@ cdef class HeartbeatFrames:
         cdef Header header
         cdef Beat beat
         cdef const uint8_t* body
-        if peer.access is not None or self.quotas.limits_clients:
+        if peer.access is not None:
+            return NotImplemented
+        if self.quotas is None:
+            self.quotas = self.node.quotas
+        if self.quotas.limits_clients:
             return NotImplemented
         PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
         try:
