@@ -159,6 +159,8 @@ class Replica:
 class Replicas:
     """One replica; appends are committed when `outcomes` says so."""
 
+    broker_id = BrokerId(0)
+
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
         self.outcomes: list[Deferred[Any]] = []

@@ -147,6 +147,22 @@ def test_who_waits_is_told_when_the_coordinator_moves(node: Node) -> None:
     assert error_of(waiting) is ErrorCode.NOT_COORDINATOR
 
 
+def test_who_asks_before_this_broker_leads_is_to_come_again(node: Node) -> None:
+    """Clients know the leader from the metadata, which may be here before the replica leads; librdkafka gives up a
+    commit that is answered NOT_COORDINATOR."""
+    shards, _ = shards_of(node)
+    node.replicas.replica.leader, leader = None, node.replicas.replica.leader
+    node.replicas.replica.leader_epoch = -1
+    assert error_of(shards.ask("k", Ask)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert error_of(shards.ask_partition(1, Ask)) is ErrorCode.NOT_COORDINATOR
+    node.replicas.replica.leader, node.replicas.replica.leader_epoch = leader, 0
+    shards.leadership_changed(0)
+    assert shards.ask("k", Ask).done
+    # Now its disk fails: another broker will lead.
+    node.replicas.replica.log.is_offline = True
+    assert error_of(shards.ask("k", Ask)) is ErrorCode.NOT_COORDINATOR
+
+
 def test_results_are_told_when_they_are_committed(node: Node) -> None:
     """After the replies, in the order of the events; those that wrote nothing behind those that did."""
     shards, _ = shards_of(node)

@@ -287,6 +287,10 @@ class Shards(Generic[M]):
         replica = self._led(partition)
         if replica is None:
             self._drop(partition)
+            if self._is_to_lead(partition):
+                raise KafkaError(
+                    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "This broker begins to lead the partition: try again."
+                )
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "This broker does not coordinate that.")
         shard = self._current(partition, replica)
         if shard.failure is not None:
@@ -299,6 +303,19 @@ class Shards(Generic[M]):
         """The partition's replica here, if it leads and can be read."""
         replica = self._replicas.get(TopicPartition(self.topic.name, partition))
         return None if replica is None or replica.leader is None or replica.log.is_offline else replica
+
+    def _is_to_lead(self, partition: int) -> bool:
+        """Whether the partition is this broker's to lead, and it has yet to begin: it reads the topic's settings first.
+
+        Clients find their coordinator by the same metadata. librdkafka gives a commit up that is answered
+        NOT_COORDINATOR, and repeats one whose coordinator loads.
+        """
+        topic_partition = TopicPartition(self.topic.name, partition)
+        image = self._metadata.image.partition(topic_partition)
+        if image is None or image.leader != self._replicas.broker_id:
+            return False
+        replica = self._replicas.get(topic_partition)
+        return replica is None or replica.leader_epoch < image.leader_epoch
 
     def _current(self, partition: int, replica: Replica) -> Shard[M]:
         shard = self._shards.get(partition)
