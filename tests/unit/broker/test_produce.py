@@ -107,6 +107,14 @@ def test_another_brokers_partition_is_refused_with_its_leader(broker: Broker) ->
     assert broker.produce("t", version=9).current_leader.leader_id == -1
 
 
+def test_that_there_is_no_leader_is_not_told_as_one(broker: Broker) -> None:
+    """librdkafka 2.12 to 2.16 gives a partition up whose leader it was told is -1."""
+    broker.lead("t", 1, leader=-1, leader_epoch=4, isr=[1])
+    answer = broker.produce("t", version=10)
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (-1, -1)
+
+
 def corrupted(batch: bytes) -> bytes:
     return batch[:-1] + bytes([batch[-1] ^ 1])
 

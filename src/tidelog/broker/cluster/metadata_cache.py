@@ -8,7 +8,7 @@ told.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.controller.announcements import FULL_UPDATE, LEADER_DURING_DELETE
 from tidelog.metadata.image import (
@@ -26,6 +26,7 @@ from tidelog.metadata.image import (
 )
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import (
+    NO_LEADER,
     NO_LEADER_EPOCH,
     ZERO_TOPIC_ID,
     BrokerEpoch,
@@ -121,6 +122,15 @@ class MetadataCache:
             endpoint = registration.endpoint(listener)
             if endpoint is not None:
                 yield registration, endpoint
+
+    def name_leader(self, topic_partition: TopicPartition, current_leader: Any) -> None:
+        """Puts a partition's leader and its epoch into an answer's `current_leader` (KIP-951), where it has a leader.
+
+        librdkafka 2.12 to 2.16 never produces again to a partition whose leader it was told is -1 (its issue 5430).
+        """
+        known = self.image.partition(topic_partition)
+        if known is not None and known.leader != NO_LEADER:
+            current_leader.leader_id, current_leader.leader_epoch = known.leader, known.leader_epoch
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of a topic; None when its id is unknown."""

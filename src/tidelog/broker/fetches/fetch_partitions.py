@@ -65,8 +65,5 @@ def failed(
         ErrorCode.FENCED_LEADER_EPOCH,
     ):
         topic = wanted.topic or metadata.topic_name(wanted.topic_id) or ""
-        known = metadata.image.partition(TopicPartition(topic, wanted.partition))
-        if known is not None:
-            data.current_leader.leader_id = known.leader
-            data.current_leader.leader_epoch = known.leader_epoch
+        metadata.name_leader(TopicPartition(topic, wanted.partition), data.current_leader)
     return data

@@ -90,10 +90,7 @@ def failed(
             for each in error.record_errors
         ]
     if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and version >= _CURRENT_LEADER_SINCE:
-        known = node.metadata.image.partition(TopicPartition(topic, index))
-        if known is not None:
-            response.current_leader.leader_id = known.leader
-            response.current_leader.leader_epoch = known.leader_epoch
+        node.metadata.name_leader(TopicPartition(topic, index), response.current_leader)
     return response
 
 

@@ -40,11 +40,9 @@ def check_member(group_id: str | None, member_id: str | None) -> tuple[str, str]
 def set_leader(node: Node, place: SharedPlace, data: Any, leaders: set[int]) -> None:
     """Names a partition's leader, where this broker does not lead it."""
     topic = node.metadata.topic_name(place.topic_id)
-    known = None if topic is None else node.metadata.image.partition(TopicPartition(topic, place.partition))
-    if known is not None:
-        data.current_leader.leader_id = known.leader
-        data.current_leader.leader_epoch = known.leader_epoch
-        leaders.add(known.leader)
+    if topic is not None:
+        node.metadata.name_leader(TopicPartition(topic, place.partition), data.current_leader)
+        leaders.add(data.current_leader.leader_id)
 
 
 def name_leaders(node: Node, context: RequestContext, response: Any, endpoint: Any, leaders: set[int]) -> None:
