@@ -82,7 +82,8 @@ class Observer:
                 on_delivery=lambda error, _: failed.append(error) if error else None,
             )
             self._producer.poll(0)
-        assert self._producer.flush(CALL_S) == 0
+        left = self._producer.flush(CALL_S)
+        assert left == 0, f"{left} records are not acknowledged: {self._partitions_of(topic)}"
         assert failed == []
 
     def write(self, topic: str, values: Iterable[str]) -> None:
@@ -142,6 +143,10 @@ class Observer:
     def delete_group(self, group: str) -> None:
         (asked,) = self._admin.delete_consumer_groups([group], request_timeout=CALL_S).values()
         asked.result()
+
+    def _partitions_of(self, topic: str) -> list[str]:
+        found = self._admin.list_topics(topic, CALL_S).topics[topic].partitions
+        return [f"{index}: leader={each.leader} isr={each.isrs}" for index, each in sorted(found.items())]
 
     def leader(self, topic: str, partition: int) -> int:
         """The broker that leads a partition."""

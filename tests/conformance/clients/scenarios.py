@@ -40,6 +40,9 @@ SETTINGS: Final = {
 }
 """Of the clusters on which these run, short enough for a test."""
 
+LINES_TOLD: Final = 200
+"""Of each broker's log, where a check with kills fails."""
+
 _numbers = itertools.count()
 
 
@@ -87,6 +90,19 @@ def site(logs: Path, *, brokers: int = 1, processes: bool = False) -> Iterator[S
             yield Site(cluster.bootstrap, observer, logs, cluster if processes else None)
         finally:
             observer.close()
+
+
+@contextmanager
+def telling(site: Site) -> Iterator[None]:
+    """Prints the ends of the brokers' logs where what is inside fails: when that is told, the cluster is gone."""
+    try:
+        yield
+    except BaseException:
+        assert site.cluster is not None
+        for broker in range(3):
+            lines = Path(site.cluster.log_path(broker)).read_text().splitlines()
+            print(f"--- broker {broker}", *lines[-LINES_TOLD:], sep="\n")
+        raise
 
 
 class Load:
@@ -147,7 +163,7 @@ def under_kills(site: Site, mix: Sequence[str], **options: object) -> None:
     assert site.cluster is not None
     topic, partitions = name_of("killed"), max(PARTITIONS, 2 * len(mix))
     site.observer.create(topic, partitions)
-    with site.group(topic, partitions, **options) as group:
+    with telling(site), site.group(topic, partitions, **options) as group:
         with Load(site, topic, partitions):
             members = [group.join(client) for client in mix]
             group.until_stable(members)
@@ -266,7 +282,7 @@ def transact_under_kills(site: Site, client: str, *, records: int = 20) -> None:
     topic = name_of("interrupted")
     site.observer.create(topic, 3)
     given = {"topic": topic, "transactional_id": topic, "records": records, "transactions": 100_000, "abort_every": 4}
-    with Fleet(site.bootstrap, site.logs) as fleet:
+    with telling(site), Fleet(site.bootstrap, site.logs) as fleet:
 
         def start() -> Worker:
             return fleet.start(client, "transact", **given)
