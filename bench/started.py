@@ -13,10 +13,12 @@ from tidelog.client.addresses import parse_bootstrap
 from tidelog.client.blocking import BlockingConnection
 
 SETTLED_S: Final = 0.5
+"""Brokers flush and checkpoint in the background what was made. They have done so when they have used next to no CPU
+for this long."""
 SETTLED_CPU_S: Final = 0.01
+"""CPU seconds of each broker in that time, at most."""
 SETTLING_S_MAX: Final = 60.0
-"""What was made is flushed and checkpointed in the background: it is over when each broker has used next to no CPU
-for a while."""
+"""After which they are measured all the same."""
 STOP_S_MAX: Final = 300.0
 """A broker with tens of thousands of partitions has many files to close."""
 

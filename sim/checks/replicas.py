@@ -133,7 +133,7 @@ class ReplicaChecker:
         self._controllers[machine.name, machine.generation] = known
 
     def _check_high_watermark(self, machine: BrokerMachine, replica: Replica) -> None:
-        """Within the life of a process it goes back for a truncation only, whoever leads meanwhile."""
+        """As long as a broker's process lives, a replica's high watermark goes back only when its log is truncated."""
         partition, log = replica.topic_partition, replica.log
         place = (machine.name, partition)
         if log.is_offline or partition.topic in self.lossy or (machine.broker_id, partition) in self.excused:

@@ -1,4 +1,4 @@
-"""Users who log in to brokers and ask for what ACLs allow them, and for what they do not (see `access`)."""
+"""Users log in to brokers, and ask both for what ACLs allow them and for what ACLs deny them (see `access`)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The way from a client to its coordinator: asked for, used, and forgotten when it is not the one any more.
 
-And what a group has committed, asked by whoever is no member of it.
+A client that is no member of a group asks here for the offsets that the group has committed.
 """
 
 from __future__ import annotations

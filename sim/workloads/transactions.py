@@ -311,7 +311,7 @@ class Instance:
         transaction.commits_offset = True
 
     async def _look_at_offset(self, transaction: Transaction) -> None:
-        """The offset that it has just written for its group is not decided: who wants a stable one has to wait."""
+        """OffsetFetch with require_stable is refused while the transaction that has written the offset is undecided."""
         partition = self._owner.source
         request = offset_fetch(self._owner.group, [partition])
         # The very broker that has written the offset down, even if it is not the coordinator any more.
