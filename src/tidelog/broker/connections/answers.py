@@ -101,9 +101,9 @@ class Answers:
         return self.write_paused or (self.outbox is not None and self.outbox.busy)
 
     @property
-    def let_produce(self) -> bool:
+    def may_begin_produce(self) -> bool:
         """Whether a Produce request may be begun: no other is waited for, and the client reads its answers."""
-        if self.write_paused or (self.outbox is not None and self.outbox.busy):
+        if self.are_unread:
             return False
         slots = self.slots
         return not slots or (slots[-1].produce and len(slots) < OVERLAPPING_PRODUCE_MAX)

@@ -356,7 +356,7 @@ class Connection(asyncio.BufferedProtocol):
         is_ordinary = False
         try:
             while end - position >= 4:
-                if ordinary is not None and answers.let_produce and not self._muted:
+                if ordinary is not None and answers.may_begin_produce and not self._muted:
                     # Behind answers that are waited for there is one place for all that these requests have at once.
                     at_once = [] if answers.slots else outgoing
                     position, count, late = ordinary.take(
