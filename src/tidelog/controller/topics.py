@@ -41,7 +41,7 @@ from tidelog.metadata.znodes import (
     topic_path,
 )
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition, dashless_id
 from tidelog.model.topics import collision_key, invalid_topic_name_reason
 from tidelog.placement.assignment import assign_replicas, expand
 from tidelog.placement.brokers import (
@@ -447,14 +447,13 @@ def _id_of(turn: ControllerTurn, topic: TopicImage) -> TopicId:
 
 
 def _new_topic_id(turn: ControllerTurn) -> TopicId:
-    """A random UUID (version 4) that reads as no option on a command line, and that no topic has."""
+    """A random UUID (version 4) that no topic has."""
     while True:
-        raw = bytearray(turn.random.token(16))
+        raw = bytearray(dashless_id(turn.random.token(16)))
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80
         topic_id = TopicId(bytes(raw))
-        # 62 << 2 in the first byte is "-" in base64: Kafka avoids it too.
-        if raw[0] >> 2 != 62 and topic_id not in turn.state.image.topic_names:
+        if topic_id not in turn.state.image.topic_names:
             return topic_id
 
 

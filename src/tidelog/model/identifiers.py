@@ -53,9 +53,26 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+_DASH: Final = 62
+"""What "-" stands for in URL-safe base64."""
+
+
+def dashless_id(data: bytes) -> bytes:
+    """An id of 16 bytes of chance, which `format_id` never writes with a "-" first, as Kafka never does.
+
+    A command line would take such an id for an option.
+    """
+    return bytes((data[0] ^ 0x80, *data[1:])) if data[0] >> 2 == _DASH else data
+
+
+def format_id(data: bytes) -> str:
+    """Kafka's 22-character form of an id of 16 bytes: URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
 def format_topic_id(topic_id: TopicId) -> str:
-    """Kafka's 22-character form: URL-safe base64 without padding."""
-    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+    """See `format_id`."""
+    return format_id(topic_id)
 
 
 def parse_topic_id(text: str) -> TopicId:

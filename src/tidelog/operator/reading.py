@@ -11,7 +11,6 @@ Works from Apache Kafka 2.4 on. What a cluster is too old to tell, refuses or ha
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -23,7 +22,7 @@ from tidelog.client.operations import Operation
 from tidelog.client.routing import Routing
 from tidelog.client.views import PartitionView, TopicView
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition, format_topic_id
 from tidelog.placement.plan.state import (
     BrokerState,
     ClusterState,
@@ -222,15 +221,11 @@ def _topic(view: TopicView, settings: _Settings | None) -> TopicState:
     minimum = settings.in_force.get(MIN_INSYNC, "")
     return TopicState(
         name=view.name,
-        id=None if view.topic_id == ZERO_TOPIC_ID else _base64(view.topic_id),
+        id=None if view.topic_id == ZERO_TOPIC_ID else format_topic_id(view.topic_id),
         internal=view.internal,
         min_insync_replicas=int(minimum) if minimum.isdigit() and int(minimum) > 0 else None,
         throttles={name: settings.own[name] for name in TOPIC_THROTTLES if settings.own.get(name)},
     )
-
-
-def _base64(topic_id: bytes) -> str:
-    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ something.
 from __future__ import annotations
 
 import struct
-from base64 import b64encode, urlsafe_b64encode
+from base64 import b64encode
 from typing import Any, Final
 
+from tidelog.model.identifiers import format_id
 from tidelog.protocol import codec, messages
 from tidelog.protocol.classes import Message
 from tidelog.protocol.coordinator_records import decode_key, decode_value, value_class
@@ -47,7 +48,7 @@ def _value(value: Any, field: Field, layout: Layout) -> Any:
     if field.is_struct:
         return _struct(value, field.fields, layout)
     if field.type == "uuid":
-        return urlsafe_b64encode(bytes(value)).decode().rstrip("=")
+        return format_id(bytes(value))
     if isinstance(value, bytes | bytearray | memoryview):
         return b64encode(bytes(value)).decode()
     return value

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import dashless_id, format_id
 from tidelog.security.access import Principal
 from tidelog.security.stored import MalformedNode, desanitized, sanitized
 
@@ -82,7 +83,7 @@ def new_token(
     if any(renewer.type != _USER for renewer in named):
         raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
     max_ms = now_ms + _bounded(wanted_max_ms, lifetimes.max_ms)
-    token_id = base64.urlsafe_b64encode(id_bytes).decode().rstrip("=")
+    token_id = format_id(dashless_id(id_bytes))
     return DelegationToken(token_id, owner, requester, named, now_ms, max_ms, min(max_ms, now_ms + lifetimes.expiry_ms))
 
 

@@ -14,7 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import TopicId, TopicPartition, format_topic_id
+from tidelog.model.identifiers import TopicId, TopicPartition, dashless_id, format_topic_id
 from tidelog.placement import log_directory as placement
 from tidelog.ports.disk import replace_file
 from tidelog.storage.checkpoints import encode_partition_metadata
@@ -486,7 +486,7 @@ class LogManager:
 
     def _token(self) -> bytes:
         if self._random is not None:
-            return self._random.token(16)
+            return dashless_id(self._random.token(16))
         return self._clock.wall_ms().to_bytes(8, "big") + next(self._sequence).to_bytes(8, "big")
 
 

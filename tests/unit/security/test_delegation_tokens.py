@@ -35,6 +35,11 @@ def token(wanted_max_ms: int = -1, *renewers: Principal) -> DelegationToken:
     return new_token(bytes(16), ALICE, ALICE, renewers, wanted_max_ms, LIFETIMES, 100)
 
 
+def test_no_id_reads_as_an_option_of_a_command_line() -> None:
+    ids = {new_token(bytes((first, *range(15))), ALICE, ALICE, (), -1, LIFETIMES, 100).id for first in range(256)}
+    assert not [token_id for token_id in ids if token_id.startswith("-") or not is_token_id(token_id)]
+
+
 @pytest.mark.parametrize(
     ("wanted", "max_ms", "expiry_ms"),
     [(-1, 7_100, 1_100), (0, 7_100, 1_100), (500, 600, 600), (5_000, 5_100, 1_100), (99_000, 7_100, 1_100)],

@@ -7,7 +7,6 @@ that lives as long as its session. From then on it follows the notifications of 
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -38,7 +37,7 @@ from tidelog.metadata.znodes import (
     resource_of,
 )
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import BrokerEpoch, BrokerId
+from tidelog.model.identifiers import BrokerEpoch, BrokerId, dashless_id, format_id
 from tidelog.ports.clock import Clock
 from tidelog.ports.random import Random
 from tidelog.store.client import Created, StoreClient
@@ -129,8 +128,7 @@ class Membership:
             data, _ = await self._store.get(CLUSTER_ID)
         except NoNode:
             await self._create_missing([CLUSTER])
-            # As Kafka's: a UUID in base64.
-            fresh = base64.urlsafe_b64encode(self._random.token(16)).rstrip(b"=").decode()
+            fresh = format_id(dashless_id(self._random.token(16)))
             try:
                 await self._store.create(CLUSTER_ID, encode_cluster_id(fresh))
                 return fresh

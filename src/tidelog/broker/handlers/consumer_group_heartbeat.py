@@ -9,7 +9,6 @@ as in Kafka, and is resolved again when ACLs change; the answer to another membe
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.context import authorize
@@ -19,7 +18,7 @@ from tidelog.broker.handlers._members import CLIENT_ID_SIZE_MAX, check_heartbeat
 from tidelog.coordinator.groups.consumer.events import ConsumerHeartbeat, ConsumerHeartbeatReply
 from tidelog.coordinator.groups.consumer.member import Partitions
 from tidelog.model.errors import KafkaError
-from tidelog.model.identifiers import TopicId
+from tidelog.model.identifiers import TopicId, dashless_id, format_id
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.security.access import Operation, ResourceType
@@ -52,8 +51,7 @@ def _event(
         request.member_id,
         request.member_epoch,
         node.clock.wall_ms(),
-        # As Java writes an id.
-        new_member_id="" if request.member_id else base64.urlsafe_b64encode(node.random.token(16)).decode().rstrip("="),
+        new_member_id="" if request.member_id else format_id(dashless_id(node.random.token(16))),
         version=context.api_version,
         instance_id=request.instance_id,
         rack_id=request.rack_id,

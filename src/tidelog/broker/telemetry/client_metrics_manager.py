@@ -20,7 +20,7 @@ from tidelog.broker.telemetry import otlp
 from tidelog.broker.telemetry.pushed_values import PushedValues
 from tidelog.broker.telemetry.subscriptions import InvalidPattern, Subscriptions, Wanted
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import TopicId, format_topic_id
+from tidelog.model.identifiers import TopicId, dashless_id, format_topic_id
 from tidelog.protocol import messages
 from tidelog.records.compression import Codec, decompress
 from tidelog.records.errors import DecompressionBomb
@@ -123,7 +123,7 @@ class ClientMetricsManager:
         now_ms = self._clock.monotonic_ms()
         client_instance_id = request.client_instance_id
         if not any(client_instance_id):
-            client_instance_id = self._random.token(16)
+            client_instance_id = dashless_id(self._random.token(16))
         instance = self._instance(client_instance_id, context, now_ms)
         if not instance.may_get(now_ms) and instance.last_error not in (
             ErrorCode.UNKNOWN_SUBSCRIPTION_ID,
