@@ -118,6 +118,7 @@ def live(mutant: Mutant, seeds: int, seconds: float) -> tuple[int, str]:
         "broker.handlers._produce_frames",
         "broker.handlers._fetch_bytes",
         "broker.handlers._heartbeat_frames",
+        "broker.connections._single_requests",
     ):
         sys.modules[f"tidelog.{compiled}"] = None  # type: ignore[assignment]  # Python's way to say so.
 

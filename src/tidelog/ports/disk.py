@@ -57,7 +57,8 @@ class File(Protocol):
         ...
 
     def fileno(self) -> int | None:
-        """The kernel's descriptor for sendfile; None where there is none (a simulated disk)."""
+        """The kernel's descriptor, by which sendfile reads and compiled appends write; None where all has to come by
+        this object (a simulated disk)."""
         ...
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ from tidelog.records._big_endian cimport read_int16, read_int32, read_int64
 
 cdef enum:
     RUN_COUNT_MAX = 64  # Of batches that are copied, to be written together.
-    RUN_BYTES_MAX = 65536
+    RUN_BYTES_MAX = 131072  # As much as a read takes.
     BATCHES_MAX = 256  # In one write.
     HEADER_SIZE = 61
     SIZE_PREFIX = 12
@@ -80,7 +80,7 @@ cdef class Run:
     cdef int take(self, Appended* appended) except -1
     cdef bint add(self, const uint8_t* p, Py_ssize_t size, Appended* appended) except -1
     cdef int commit(self) except -1
-    cdef int commit_as_it_is(self, data) except -1
+    cdef int commit_as_it_is(self, data, const uint8_t* p) except -1
     cdef bint append(self, data, Py_ssize_t start, uint8_t* p, Py_ssize_t size, Appended* appended) except -1
     cdef int note(self) except -1
     cdef int let_go(self) except -1

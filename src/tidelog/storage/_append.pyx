@@ -46,6 +46,12 @@ cdef extern from "Python.h":
     void Py_DECREF(object)
     void PyTuple_SET_ITEM(object, Py_ssize_t, object)
 
+cdef extern from "unistd.h":
+    Py_ssize_t pwrite(int, const void*, size_t, int64_t) nogil
+
+cdef enum:
+    WRITTEN_AT_ONCE = 4096  # Bytes that are written without letting other threads run meanwhile.
+
 cdef Py_ssize_t positions_kept = POSITIONS_KEPT
 cdef Py_ssize_t batches_kept = BATCHES_KEPT
 cdef object append_info = AppendInfo
@@ -285,8 +291,26 @@ cdef int release(pooled) except -1:
     return 0
 
 
-cdef int write(log, segment, Rules rules, data, int64_t position, Py_ssize_t size) except -1:
-    """Writes the batch behind the active segment's end. KafkaError: it was not appended."""
+cdef bint write_by_number(file, const uint8_t* p, Py_ssize_t size, int64_t position) except -1:
+    """Writes to a file that has a descriptor; false where it has none, or not all was written."""
+    cdef Py_ssize_t written
+    number = file.fileno()
+    if number is None:
+        return False
+    cdef int descriptor = number
+    if size <= WRITTEN_AT_ONCE:
+        written = pwrite(descriptor, p, size, position)
+    else:
+        with nogil:
+            written = pwrite(descriptor, p, size, position)
+    return written == size
+
+
+cdef int write(log, segment, Rules rules, data, Py_ssize_t start, const uint8_t* p, Py_ssize_t size, int64_t position) except -1:
+    """Writes `data[start : start + size]`, which lies at `p`, behind the active segment's end.
+
+    KafkaError: it was not appended.
+    """
     try:
         if load_int(segment, &BYTES_SINCE_INDEX_ENTRY) + size > rules.index_interval_bytes:
             segment._prepare_indexes()
@@ -296,7 +320,9 @@ cdef int write(log, segment, Rules rules, data, int64_t position, Py_ssize_t siz
         file = take(pooled)
         try:
             try:
-                file.pwrite(data, position)
+                if not write_by_number(file, p, size, position):
+                    # Once more, all of it; or this says why not.
+                    file.pwrite(memoryview(data)[start : start + size], position)
             except OSError:
                 segment._take_back(file)
                 raise
@@ -489,12 +515,12 @@ cdef class Run:
 
     cdef int commit(self) except -1:
         """Writes what was added. KafkaError: nothing was appended."""
-        write(self.log, self.segment, self.rules, self.copies[: self.size], self.position, self.size)
+        write(self.log, self.segment, self.rules, self.copies, 0, self.start, self.size, self.position)
         return self.note()
 
-    cdef int commit_as_it_is(self, data) except -1:
-        """Writes `data`, which are the batches of the run. KafkaError: nothing was appended."""
-        write(self.log, self.segment, self.rules, data, self.position, self.size)
+    cdef int commit_as_it_is(self, data, const uint8_t* p) except -1:
+        """Writes `data`, which lies at `p`: the batches of the run. KafkaError: nothing was appended."""
+        write(self.log, self.segment, self.rules, data, 0, p, self.size, self.position)
         return self.note()
 
     cdef bint append(self, data, Py_ssize_t start, uint8_t* p, Py_ssize_t size, Appended* appended) except -1:
@@ -506,8 +532,7 @@ cdef class Run:
         write_int64(p, self.next_offset)
         write_uint32(p + SIZE_PREFIX, <uint32_t><int32_t>self.leader_epoch)
         try:
-            part = data if len(data) == size else data[start : start + size]
-            write(self.log, self.segment, self.rules, part, self.position, size)
+            write(self.log, self.segment, self.rules, data, start, p, size, self.position)
         except BaseException:
             # It may be judged again, as it came.
             write_int64(p, 0)

@@ -101,7 +101,7 @@ def append_followed(log, data, leader_epoch, int64_t now_ms):
             return None
         if not judge_all(run, <const uint8_t*>view.buf, view.len, &appended):
             return None
-        run.commit_as_it_is(data if run.size == view.len else memoryview(data)[: run.size])
+        run.commit_as_it_is(data, <const uint8_t*>view.buf)
         return info_of(log, &appended, run.size)
     finally:
         run.let_go()

@@ -41,6 +41,8 @@ class Reservation:
 class Lane:
     """Bytes handed out in order of arrival."""
 
+    __slots__ = ("capacity", "free", "queue")
+
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.free = capacity
@@ -75,6 +77,8 @@ class Lane:
 
 class ByteBudget:
     """The lanes of one broker, and the buffers that it keeps for reuse."""
+
+    __slots__ = ("_large", "_ordinary", "_retained", "_retained_bytes", "_soon", "_unmapping")
 
     def __init__(
         self, request_bytes_max: int, queued_bytes_max: int, soon: Callable[[Callable[[], None]], None]

@@ -1,9 +1,11 @@
 """One connection: frames in, answers out, in order.
 
-    socket -> get_buffer -> buffer_updated -> _take -> the dispatcher, for each whole frame -> Answers -> one write
-                 |               |
-                 |               +-- a frame larger than what came: its own buffer, after a reservation (`large_frame`)
+    socket -> buffer -> received -> _take -> the dispatcher, for each whole frame -> Answers -> one write
+                 |          |
+                 |          +-- a frame larger than what came: its own buffer, after a reservation (`large_frame`)
                  +-- the shared receive buffer, or exactly the rest of the current large frame
+
+asyncio calls `get_buffer` and `buffer_updated` (`single_requests`), which handle a read of one request by themselves.
 
 Whole frames are parsed in place, in the buffer that all connections share; a rest stays with its connection as a copy.
 Handlers are called synchronously: no task and no future for a request, unless its answer has to wait.
@@ -25,6 +27,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from tidelog.broker.connections.answers import Answers, memory_of
 from tidelog.broker.connections.authentication import AUTHENTICATION_MS_MAX, Gate
 from tidelog.broker.connections.large_frame import LargeFrame
+from tidelog.broker.connections.single_requests import SingleRequests
 from tidelog.broker.connections.tls import UnknownPrincipal
 from tidelog.broker.peer import CloseConnection, Peer
 from tidelog.protocol.framing import REQUEST_SIZE_MIN
@@ -108,7 +111,7 @@ class Served(Protocol):
         ...
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(SingleRequests, asyncio.BufferedProtocol):
     """One client."""
 
     __slots__ = (
@@ -266,7 +269,10 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         return False
 
-    def get_buffer(self, sizehint: int) -> memoryview:
+    # Reads: `get_buffer` and `buffer_updated` are those of `SingleRequests`.
+
+    def buffer(self) -> memoryview:
+        """Where the next read goes."""
         large = self._large
         if large is not None and large.has_begun:
             return large.rest()
@@ -280,7 +286,8 @@ class Connection(asyncio.BufferedProtocol):
             return view[size:]
         return view
 
-    def buffer_updated(self, nbytes: int) -> None:
+    def received(self, nbytes: int) -> None:
+        """So many bytes have come in."""
         if self._closed:
             return
         server = self._server

@@ -51,6 +51,38 @@ _OVER_ITS_RATE: Final = "its address is over its connection_creation_rate"
 class Server:
     """What the connections of one broker share."""
 
+    __slots__ = (
+        "_config",
+        "_connection_ids",
+        "_frames",
+        "_held",
+        "_sasl_listeners",
+        "_stall_check",
+        "_sweep",
+        "_turn_started_ms",
+        "_unread",
+        "accepted",
+        "admission",
+        "authentication",
+        "authorizer",
+        "budget",
+        "buffer",
+        "connections",
+        "dispatcher",
+        "idle_ms_max",
+        "listeners",
+        "monotonic_ms",
+        "quotas",
+        "rates",
+        "request_bytes_max",
+        "send_buffer_bytes",
+        "serving",
+        "shell",
+        "stopping",
+        "tls",
+        "view",
+    )
+
     dispatcher: Dispatcher
 
     def __init__(

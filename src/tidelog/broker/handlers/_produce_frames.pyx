@@ -40,7 +40,7 @@ from tidelog.broker.handlers._produce_partition cimport (
 from tidelog.broker.handlers._produce_several cimport SeveralPartitions
 from tidelog.broker.handlers._produce_wire cimport Part, Request, read_request, write_answer
 from tidelog.records._big_endian cimport read_int16, read_int32
-from tidelog.storage._append cimport RUN_COUNT_MAX, Appended, Run, info_of
+from tidelog.storage._append cimport RUN_BYTES_MAX, RUN_COUNT_MAX, Appended, Run, info_of
 from tidelog.storage._slots cimport Slot, load, slot_named
 
 import logging
@@ -52,7 +52,7 @@ from tidelog.protocol.framing import REQUEST_SIZE_MIN
 cdef enum:
     ANSWERS_SIZE = 8192
     ANSWER_MAX = 512
-    COPIED_MAX = 8192  # Bytes of a batch that is copied to be written with others.
+    COPIED_MAX = 8192  # Bytes of a batch that is copied even when no other may be there to be written with it.
 
 cdef Py_ssize_t frame_min = REQUEST_SIZE_MIN
 cdef object kafka_error = KafkaError
@@ -158,7 +158,7 @@ cdef class ProduceFrames:
         cdef Request* request = &self.request
         cdef Part* part = &self.request.parts[0]
         cdef int64_t now_ms = 0
-        cdef bint is_in_run
+        cdef bint is_in_run, is_last
         cdef int right
         replicas, writable = self.node.replicas, None
         while taken.count + self.run_count() < taken.count_max and taken.end - at >= 4:
@@ -209,7 +209,8 @@ cdef class ProduceFrames:
                     now_ms = self.node.clock.wall_ms()
                 if not begin_run(self.run, replica, now_ms):
                     break
-                if part.batch_size > COPIED_MAX or not is_alone(replica):
+                is_last = taken.end - at < 8 + size
+                if part.batch_size > (COPIED_MAX if is_last else RUN_BYTES_MAX) or not is_alone(replica):
                     answer = self.append(replicas, replica, view, taken, &appended)
                     if answer is False:
                         break
