@@ -30,6 +30,8 @@ HANG_S_MAX: Final = 8.0
 ROT_LOOKS: Final = 40
 ROT_LOOK_S: Final = 0.25
 """How often a batch is looked for that may rot, and how long a pause there is between two looks."""
+ROTS_AT_LEADER_CHANCE: Final = 0.5
+"""That the replica which rots is the leader's, from which clients read; else it is any."""
 START_LOOK_S: Final = 0.1
 START_LOOKS_MAX: Final = 50
 """How often a broker that starts is looked at until its logs are open."""
@@ -175,6 +177,8 @@ class DiskTrouble:
         members = [machine for machine in self._cluster.brokers if machine.broker_id in state.isr]
         held = min(self._flushed(each, partition) for each in members)
         machine = members[self._random.below(len(members))]
+        if self._random.chance(ROTS_AT_LEADER_CHANCE):
+            machine = next((each for each in members if each.broker_id == state.leader), machine)
         return [(machine, partition, *batch) for batch in self._batches(machine, partition, held)]
 
     def _can_be_mended(self, partition: TopicPartition, replicas: Sequence[int]) -> bool:

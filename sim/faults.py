@@ -102,7 +102,8 @@ class Trouble:
     async def run(self, seconds: float) -> None:
         """Breaks things until the time is up; then all is whole again."""
         end = self._loop.time() + seconds
-        directed = [kind for kind in DIRECTED if kind in self._plan.faults]
+        # Rot is early, too, so that there is time to read it and to mend it.
+        first = [kind for kind in (*DIRECTED, FaultKind.ROT) if kind in self._plan.faults]
         others = [kind for kind in self._plan.faults if kind not in DIRECTED] or [FaultKind.RESET]
         while True:
             await asyncio.sleep(self._random.between(*self._plan.fault_pause_s))
@@ -111,7 +112,7 @@ class Trouble:
                 break
             if self._fragile or len(self._under_way) >= CONCURRENT_MAX:
                 continue
-            kind = directed.pop(0) if directed else others[self._random.below(len(others))]
+            kind = first.pop(0) if first else others[self._random.below(len(others))]
             self.counts[kind] += 1
             self._cluster.trace.record("fault", kind.name)
             self._under_way.append(asyncio.ensure_future(self._handlers[kind]()))

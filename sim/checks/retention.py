@@ -1,5 +1,5 @@
-"""What retention takes from a leader's log: nothing that is too young, and no more bytes than its limit
-asks for.
+"""What retention takes from a leader's log: nothing that is too young or not committed, and no more bytes than its
+limit asks for.
 
 A leader is looked at again and again; what has gone from its front since the last time, in the same epoch, was taken by
 retention (DeleteRecords has topics of its own). Where clocks jump nothing can be said of ages.
@@ -49,6 +49,8 @@ class Retention:
             return
         config = replica.log.config
         where = f"{partition}: {machine} begins at {view.start}"
+        high_watermark = replica.high_watermark
+        require(6, view.start <= high_watermark, f"{where}, and is committed to {high_watermark}")
         if config.retention_ms >= 0 and config.retention_bytes < 0 and not self._clocks_jump:
             age_ms = now_ms - max(batch.youngest_ms for batch in gone)
             require(
