@@ -1,13 +1,14 @@
 """Spark on two cores: `format("tidelog")` and `tidelog table` beside the official Kafka connector, on the same brokers.
 
-    python bench/spark.py [--kafka DIR] [--records 5000000] [--rounds 3] [--only sink]
+    python bench/spark.py [--kafka DIR] [--records 5000000] [--rounds 3] [--only sink] [--delta]
 
 Each side runs in a process of its own, with the same Spark settings, on the same topics: 100 B values, and a fifth as
 many of 1 KB. Our side runs once more on two executor processes of one core each (`local-cluster`), beside local[2].
 The connector (4.2.0, there is none for Spark 4.3 yet) runs on PySpark 4.2.0 in a virtual environment of its own, which
 is made under BENCH_DIR (build/bench) once: pip and Maven fetch about 500 MB. Without a JDK or mvn it is left out and
-said so. DIR is a folder in which `bench/peers/kafka.sh jars DIR` has put Apache Kafka: both sides then read from it
-too.
+said so. With --delta the connector also writes Delta tables, by delta-spark, which has no release for a Spark later
+than 4.1: on PySpark 4.1.1, in an environment that costs as much again. DIR is a folder in which `bench/peers/kafka.sh
+jars DIR` has put Apache Kafka: both sides then read from it too.
 
 Figures are the best of the rounds, after one that warms up; ratios are of one run.
 """
@@ -29,14 +30,27 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from tidelog.testing import ProcessBroker
 
+
+class Connector(NamedTuple):
+    """The official connector, as it is installed beside us."""
+
+    name: str
+    spark: str
+    """The version of PySpark and of the connector."""
+    options: tuple[str, ...] = ()
+    """Further ones for Maven."""
+
+
+CONNECTOR = Connector("connector", "4.2.0")
+WITH_DELTA = Connector("delta", "4.1.1", ("-Pdelta",))
 HERE = Path(__file__).parent
 WORK = Path(os.environ.get("BENCH_DIR", "build/bench"))
-CONNECTOR_SPARK = "pyspark==4.2.0"
+
 PARTITIONS = 4
 SIZES = {"bench-100": 100, "bench-1k": 1024}
 TUNED = {
@@ -81,7 +95,8 @@ def main() -> None:
         default="",
         help="only cases whose name begins with one of these: batch,segments,sum,table,sink,floor,workers",
     )
-    parser.add_argument("--side", choices=("tidelog", "connector"), help=argparse.SUPPRESS)
+    parser.add_argument("--delta", action="store_true", help="the connector writes Delta tables, too, by delta-spark")
+    parser.add_argument("--side", choices=("tidelog", "connector", "delta"), help=argparse.SUPPRESS)
     parser.add_argument("--bootstrap", help=argparse.SUPPRESS)
     parser.add_argument("--jars", help=argparse.SUPPRESS)
     parser.add_argument("--segments", help=argparse.SUPPRESS)
@@ -91,12 +106,12 @@ def main() -> None:
     if arguments.side:
         measure(arguments)
         return
-    connector = connector_environment()
+    connectors = [found for each in (CONNECTOR, WITH_DELTA)[: 1 + arguments.delta] if (found := environment(each))]
     with tidelog_broker() as broker:
-        compare("tidelog broker", broker.bootstrap, arguments, connector, broker)
+        compare("tidelog broker", broker.bootstrap, arguments, connectors, broker)
     if arguments.kafka is not None:
         with kafka_broker(arguments.kafka) as bootstrap:
-            compare("Apache Kafka 4.3", bootstrap, arguments, connector)
+            compare("Apache Kafka 4.3", bootstrap, arguments, connectors)
 
 
 # The parent: brokers, topics, processes, the table
@@ -121,27 +136,37 @@ def kafka_broker(folder: Path) -> Iterator[str]:
         subprocess.run([script, "stop", str(folder)], check=True)
 
 
-def connector_environment() -> tuple[Path, Path] | None:
-    """The interpreter and the jars that the connector runs with; None, and why, where it can't be had."""
+class Environment(NamedTuple):
+    """Where a connector is installed."""
+
+    side: str
+    python: Path
+    jars: Path
+
+
+def environment(connector: Connector) -> Environment | None:
+    """Where the connector is installed, once; None, and why, where it can't be had."""
     if not (shutil.which("mvn") and shutil.which("java")):
         print("The official connector is left out: it needs a JDK 17 and mvn.")
         return None
     # Maven takes relative folders as relative to its pom.xml.
-    folder, jars = WORK.absolute() / "connector-venv", WORK.absolute() / "connector-jars"
+    folder, jars = WORK.absolute() / f"{connector.name}-venv", WORK.absolute() / f"{connector.name}-jars"
     python = folder / "bin" / "python"
     try:
         if not python.exists():
             venv.create(folder, with_pip=True)
         have = subprocess.run([python, "-c", "import pyspark"], capture_output=True)
         if have.returncode:
-            subprocess.run([python, "-m", "pip", "install", "--quiet", CONNECTOR_SPARK], check=True)
+            subprocess.run([python, "-m", "pip", "install", "--quiet", f"pyspark=={connector.spark}"], check=True)
         if not (jars / "token-shim.jar").exists():
             jars.mkdir(parents=True, exist_ok=True)
-            subprocess.run([HERE / "peers" / "spark-connector" / "build.sh", jars, folder], check=True)
+            script = HERE / "peers" / "spark-connector" / "build.sh"
+            options = [f"-Dspark.version={connector.spark}", *connector.options]
+            subprocess.run([script, jars, folder, *options], check=True)
     except (OSError, subprocess.SubprocessError) as error:
-        print(f"The official connector is left out: {error}")
+        print(f"The official connector is left out (Spark {connector.spark}): {error}")
         return None
-    return python, jars
+    return Environment(connector.name, python, jars)
 
 
 def fill(bootstrap: str, records: int) -> None:
@@ -218,7 +243,7 @@ def compare(
     name: str,
     bootstrap: str,
     arguments: argparse.Namespace,
-    connector: tuple[Path, Path] | None,
+    connectors: list[Environment],
     broker: ProcessBroker | None = None,
 ) -> None:
     """`broker`: where the address is that of one of ours."""
@@ -229,7 +254,9 @@ def compare(
         await_high_watermarks(broker.data, records)
     with trickle(bootstrap) if is_wanted("floor", only) else nullcontext():
         ours = run_side(Path(sys.executable), "tidelog", bootstrap, arguments, None, broker)
-        theirs = {} if connector is None else run_side(connector[0], "connector", bootstrap, arguments, connector[1])
+        theirs: dict[str, float] = {}
+        for each in connectors:
+            theirs |= run_side(each.python, each.side, bootstrap, arguments, each.jars)
     print(f"\n{name}: million rows/s, best of {arguments.rounds}, {LOCAL}, {PARTITIONS} partitions")
     print(f"{'':34}{'tidelog':>10}{'connector':>11}{'ratio':>8}")
     for case, (mine, other) in CASES.items():
@@ -251,6 +278,7 @@ def compare(
 
 def is_wanted(case: str, only: str) -> bool:
     """Whether a case is to run: `batch` has the connector's tuned one with it, `workers` all that two workers run."""
+    case = case.removeprefix("delta-")
     chosen = only.split(",")
     if case == "tuned":
         case = "batch"
@@ -279,6 +307,7 @@ CASES = {
     "batch, the broker's files": ("segments", "batch"),
     "batch, sum of value lengths": ("sum", "sum"),
     "topic to table (Delta / Parquet)": ("table", "table"),
+    "topic to table (Delta / Delta)": ("table", "delta-table"),
     "sink, exactly / at least once": ("sink", "sink"),
     "sink, both at least once": ("sink-at-least", "sink"),
 }
@@ -324,6 +353,10 @@ def measure(arguments: argparse.Namespace) -> None:
         .config("spark.local.dir", str(scratch / "local"))
     )
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    if arguments.side == "delta":
+        builder = builder.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension").config(
+            "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+        )
     if arguments.jars:
         builder = builder.config(
             "spark.jars", ",".join(str(each) for each in sorted(Path(arguments.jars).glob("*.jar")))
@@ -361,8 +394,8 @@ def side_cases(spark: Any, arguments: argparse.Namespace, scratch: Path) -> dict
         row = reading(topic).selectExpr("sum(length(value)) as bytes", "count(*) as rows").collect()[0]
         assert row.rows == rows_of(topic, arguments.records), row
 
-    def to_parquet(topic: str) -> None:
-        writer = reading(topic, stream=True).writeStream.format("parquet").option("path", str(scratch / "table"))
+    def to_table(topic: str, table_format: str) -> None:
+        writer = reading(topic, stream=True).writeStream.format(table_format).option("path", str(scratch / "table"))
         writer.option("checkpointLocation", str(scratch / "checkpoint")).trigger(
             availableNow=True
         ).start().awaitTermination()
@@ -384,8 +417,10 @@ def side_cases(spark: Any, arguments: argparse.Namespace, scratch: Path) -> dict
         "sink": sink,
         "batch": noop,
         "sum": total,
-        "table": to_delta if arguments.side == "tidelog" else to_parquet,
+        "table": to_delta if arguments.side == "tidelog" else lambda topic: to_table(topic, "parquet"),
     }
+    if arguments.side == "delta":
+        cases = {"delta-table": lambda topic: to_table(topic, "delta")}
     if arguments.side == "connector":
         cases["tuned"] = lambda topic: noop(topic, tuned=True)
     else:
@@ -397,7 +432,7 @@ def side_cases(spark: Any, arguments: argparse.Namespace, scratch: Path) -> dict
     if arguments.master != LOCAL:
         cases = {name: run for name, run in cases.items() if name in ON_TWO_WORKERS}
     rates: dict[str, float] = {}
-    if is_wanted("floor", only) and arguments.master == LOCAL:
+    if is_wanted("floor", only) and arguments.master == LOCAL and arguments.side != "delta":
         rates["floor"] = floor_ms(spark, reading(FLOOR_TOPIC, stream=True), scratch)
     for case, run in cases.items():
         for topic in SIZES:

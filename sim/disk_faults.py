@@ -30,7 +30,7 @@ HANG_S_MAX: Final = 8.0
 ROT_LOOKS: Final = 40
 ROT_LOOK_S: Final = 0.25
 """How often a batch is looked for that may rot, and how long a pause there is between two looks."""
-ROTS_AT_LEADER_CHANCE: Final = 0.5
+ROTS_AT_LEADER_CHANCE: Final = 0.75
 """That the replica which rots is the leader's, from which clients read; else it is any."""
 START_LOOK_S: Final = 0.1
 START_LOOKS_MAX: Final = 50
