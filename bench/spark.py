@@ -423,7 +423,7 @@ def side_cases(spark: Any, arguments: argparse.Namespace, scratch: Path) -> dict
         cases = {"delta-table": lambda topic: to_table(topic, "delta")}
     if arguments.side == "connector":
         cases["tuned"] = lambda topic: noop(topic, tuned=True)
-    else:
+    elif arguments.side == "tidelog":
         cases["sink-at-least"] = lambda topic: sink(topic, delivery="at-least-once")
     if arguments.segments:
         cases["segments"] = from_files

@@ -106,7 +106,8 @@ def stages(broker: Any) -> dict[str, Callable[[], object]]:
     def receive(frames: bytes) -> object:
         server.buffer[: len(frames)] = frames
         connection.get_buffer(0)
-        connection.buffer_updated(len(frames))
+        read = connection.received if broker.dispatcher.is_closed else connection.buffer_updated
+        read(len(frames))
         return broker.shell.run_turns()
 
     return {

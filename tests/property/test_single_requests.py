@@ -1,6 +1,6 @@
-"""Reads of one request by the compiled way against the general one: what a client and a dispatcher see is the same.
+"""The compiled and the general way handle a read of one request alike.
 
-And so is all that a read may change of a connection and its server.
+The client gets the same bytes and the dispatcher the same calls; connection and server end in the same state.
 """
 
 from __future__ import annotations
@@ -75,16 +75,20 @@ class Transport:
 
 
 class Echo:
-    """Answers with what was asked, as the key and the first byte of the request say; `take` handles good Produce."""
+    """A dispatcher that echoes a request.
 
-    def __init__(self, reaches: Callable[[], Connection]) -> None:
+    Its key and the first byte of its text choose the form of the answer; `take` handles Produce requests whose text
+    begins with o, s, l or c.
+    """
+
+    def __init__(self, connection_of: Callable[[], Connection]) -> None:
         self.seen: list[bytes] = []
         self.waiting: list[tuple[bytes, Deferred[Any]]] = []
         self.has_ordinary = True
-        self._connection = reaches
+        self._connection = connection_of
 
     def connection_closed(self, peer: Any) -> None:
-        """Nothing here belongs to a connection."""
+        """It keeps nothing of a connection."""
 
     def ordinary(self, received_ms: int) -> Any:
         return self if self.has_ordinary else None
@@ -191,7 +195,7 @@ class Side:
         self.server.budget._large.reserve(1, lambda: None)
 
     def _another(self, request: bytes) -> None:
-        """Another connection's request has come into the buffer."""
+        """Overwrites the shared buffer, as another connection's read does."""
         self.server.view[: len(request)] = request
 
     def _lose(self) -> None:
@@ -206,7 +210,7 @@ class Side:
             "connection": (connection.active_ms, connection.has_asked, connection._closed, connection._tail),
             "backlog": connection._backlog and bytes(connection._backlog),
             "answers": (len(connection._answers.slots), connection._answers.outgoing),
-            "server": (server._frames, self.shell.waiting_timers),
+            "server": (server._frames, server._turn_started_ms, self.shell.waiting_timers),
             "buffer": len(connection.get_buffer(-1)),
         }
 
@@ -251,7 +255,7 @@ def same(steps: list[Any], request_bytes_max: int = 300_000) -> None:
 @settings(max_examples=examples(300))
 @given(is_serving=st.sampled_from([True] * 9 + [False]), steps=st.lists(STEPS, min_size=1, max_size=14))
 def test_both_ways_do_the_same(is_serving: bool, steps: list[Any]) -> None:
-    """Whatever is sent in whatever reads, and whatever is due on the connection."""
+    """However requests are cut into reads, and whatever the connection waits for."""
     same([("start",)] * is_serving + steps)
 
 
@@ -280,7 +284,7 @@ SITUATIONS: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_each_request_in_each_situation(situation: str) -> None:
-    """And then once more, and another one, and in the end all that is waited for."""
+    """The request is sent, then an ordinary one, then the same again; at last all outstanding answers come."""
     before = SITUATIONS[situation]
     for sent in SINGLE:
         steps = [("start",), *before, ("send", [sent], 0), ("send", [SENT], 0), ("turn", 0), ("send", [sent], 0)]
@@ -292,12 +296,17 @@ def test_each_request_before_the_start(sent: bytes) -> None:
     same([("read", sent[:131_072]), ("start",), ("turn", 0), ("send", [ASKED], 0)])
 
 
+def test_a_turn_begins_with_its_first_request() -> None:
+    """What is pipelined behind it is not held for late."""
+    same([("start",), ("turn", 60), ("send", [frame(SILENT, b"")], 0), ("send", [ASKED, ASKED], 0), ("turn", 0)])
+
+
 def test_a_request_that_is_too_large() -> None:
     same([("start",), ("send", [frame(ECHO, bytes(1_000))], 0)], request_bytes_max=1_000)
     same([("start",), ("send", [frame(ECHO, bytes(300_001))], 0)])
 
 
-def test_a_read_is_as_long_as_a_request_that_it_is_not() -> None:
+def test_a_read_of_a_frames_length_that_is_no_frame() -> None:
     """The buffer begins with what was kept of the read before, or still has an other request in it."""
     same([("start",), ("send", [ASKED + SENT[:5]], 0), ("send", [SENT[5:] + ASKED[:5]], 0), ("send", [ASKED[5:]], 0)])
     large = frame(ECHO, bytes(140_000))
@@ -316,7 +325,7 @@ def test_a_read_is_as_long_as_a_request_that_it_is_not() -> None:
     ],
 )
 def test_a_read_of_one_request_is_not_handed_on(sent: bytes, seen: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else nothing above would compare anything."""
+    """If it were, the tests above would compare the general way with itself."""
     side = Side(Connection, monkeypatch, 300_000)
     side.step(("start",))
     monkeypatch.setattr(Connection, "received", None)

@@ -54,13 +54,13 @@ class TopicPartition(NamedTuple):
 
 
 _DASH: Final = 62
-"""What "-" stands for in URL-safe base64."""
+"""The six bits that URL-safe base64 writes as "-"."""
 
 
 def dashless_id(data: bytes) -> bytes:
-    """An id of 16 bytes of chance, which `format_id` never writes with a "-" first, as Kafka never does.
+    """Makes an id of 16 random bytes whose text (`format_id`) does not begin with "-", as Kafka's ids never do.
 
-    A command line would take such an id for an option.
+    A command line would take an id that begins so for an option. Whoever changes the first byte afterwards undoes it.
     """
     return bytes((data[0] ^ 0x80, *data[1:])) if data[0] >> 2 == _DASH else data
 
@@ -71,7 +71,7 @@ def format_id(data: bytes) -> str:
 
 
 def format_topic_id(topic_id: TopicId) -> str:
-    """See `format_id`."""
+    """The text of a topic's id, by `format_id`."""
     return format_id(topic_id)
 
 

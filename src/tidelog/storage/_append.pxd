@@ -6,7 +6,7 @@ from tidelog.records._big_endian cimport read_int16, read_int32, read_int64
 
 cdef enum:
     RUN_COUNT_MAX = 64  # Of batches that are copied, to be written together.
-    RUN_BYTES_MAX = 131072  # As much as a read takes.
+    RUN_BYTES_MAX = 131072  # As much as a read takes: RECEIVE_BUFFER_SIZE of `broker/connections/server.py`.
     BATCHES_MAX = 256  # In one write.
     HEADER_SIZE = 61
     SIZE_PREFIX = 12

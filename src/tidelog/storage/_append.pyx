@@ -4,7 +4,8 @@
 It does what `Log.append` does for the batch that nearly all producers send: one batch, good in all respects, without a
 transaction, to a log whose settings ask for nothing special, that neither rolls nor hears of a new producer or epoch.
 Of anything else it gives None, with nothing changed, and `Log.append` goes on in Python, which knows all cases and all
-words of errors. Files are written through the `File` that the disk has given, so a simulated disk is as good as any.
+words of errors. A file that has a descriptor is written by `pwrite` from C (`write_by_number`); one that has none, as a
+simulated disk's, by its own `pwrite`, and so is a write that failed or came short.
 
 `tests/property/test_ordinary_append.py` holds both to the same files, state and answers.
 """
@@ -321,7 +322,7 @@ cdef int write(log, segment, Rules rules, data, Py_ssize_t start, const uint8_t*
         try:
             try:
                 if not write_by_number(file, p, size, position):
-                    # Once more, all of it; or this says why not.
+                    # The file writes all of it again, or raises what is wrong.
                     file.pwrite(memoryview(data)[start : start + size], position)
             except OSError:
                 segment._take_back(file)

@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Reads of one whole request in C: from the receive buffer to the dispatcher, and its answer to the transport.
+"""A read that is exactly one request, handled in C: from the receive buffer to the dispatcher, and the answer from
+there to the transport.
 
-Nearly all reads of clients that wait for each answer are one request and nothing else. It is handled here as
-`Connection._take` would, while nothing is due on its connection: no answer that waits or is unread, no login, no
-throttle, no beginning of a frame. All other reads go to `Connection.received`.
+A client that waits for each answer nearly always sends one request a read. It is handled here as `Connection._take`
+would handle it, where the connection is open, served and admitted, has no answer that waits or is unread, no login or
+throttle under way, and no beginning of a frame kept (`is_expected`). All other reads go to `Connection.received`.
 
 `tests/property/test_single_requests.py` holds both ways to the same answers and state.
 """
@@ -55,6 +56,8 @@ cdef Slot BUDGET = slot_named("budget")
 cdef Slot DISPATCHER = slot_named("dispatcher")
 cdef Slot SERVING = slot_named("serving")
 cdef Slot MONOTONIC_MS = slot_named("monotonic_ms")
+cdef Slot FRAMES = slot_named("_frames")
+cdef Slot TURN_STARTED_MS = slot_named("_turn_started_ms")
 cdef Slot REQUEST_BYTES_MAX = slot_named("request_bytes_max")
 cdef Slot ORDINARY_LANE = slot_named("_ordinary")
 cdef Slot LARGE_LANE = slot_named("_large")
@@ -62,7 +65,7 @@ cdef Slot QUEUE = slot_named("queue")
 
 
 class SingleRequests:
-    """What asyncio calls of a connection that reads."""
+    """The two methods by which asyncio gives a connection its reads."""
 
     __slots__ = ()
 
@@ -87,6 +90,8 @@ class SingleRequests:
             return
         received_ms = load(server, &MONOTONIC_MS)()
         store(self, &ACTIVE_MS, received_ms)
+        if not load_int(server, &FRAMES):
+            store(server, &TURN_STARTED_MS, received_ms)  # As `Server.frames_now`.
         outgoing = []
         store(answers, &OUTGOING, outgoing)
         try:
@@ -109,14 +114,14 @@ class SingleRequests:
 
 
 cdef bint is_crowded(budget) except -1:
-    """As `ByteBudget.crowded`."""
+    """The same as `ByteBudget.crowded`."""
     if load(load(budget, &ORDINARY_LANE), &QUEUE):
         return True
     return bool(load(load(budget, &LARGE_LANE), &QUEUE))
 
 
 cdef bint is_expected(connection, server, answers) except -1:
-    """Whether a request of the connection may be handled now, and begins where its buffer does."""
+    """Whether a request may be handled now, and the bytes just read begin with it: none were kept of an earlier read."""
     if is_true(connection, &CLOSED) or is_true(connection, &PROVISIONAL) or not is_true(server, &SERVING):
         return False
     if load(connection, &LARGE) is not None or load(connection, &TAIL):
@@ -145,7 +150,7 @@ cdef Py_ssize_t key_of(view, Py_ssize_t size, Py_ssize_t size_max) except -2:
 cdef bint handle(
     connection, server, answers, view, Py_ssize_t size, Py_ssize_t key, received_ms, list outgoing
 ) except -1:
-    """Has the request handled; whether it counts among those of the loop's turn. Raises CloseConnection."""
+    """Handles the request. Gives whether it counts towards the requests of this turn of the loop. Raises CloseConnection."""
     cdef Py_ssize_t count
     dispatcher, peer = load(server, &DISPATCHER), load(connection, &PEER)
     if key == PRODUCE:
@@ -155,7 +160,7 @@ cdef bint handle(
             if late is not None:
                 answers.put(late, produce=True)
             if count:
-                # It takes less than the call in the next turn that would count it no more.
+                # Not counted: to reset the count in the next turn would take longer than the request did.
                 return False
     answer = dispatcher.request(peer, view, 4, size, received_ms)
     if answer is None:

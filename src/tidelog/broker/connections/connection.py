@@ -5,15 +5,18 @@
                  |          +-- a frame larger than what came: its own buffer, after a reservation (`large_frame`)
                  +-- the shared receive buffer, or exactly the rest of the current large frame
 
-asyncio calls `get_buffer` and `buffer_updated` (`single_requests`), which handle a read of one request by themselves.
+asyncio calls `get_buffer` and `buffer_updated` (`single_requests`). Where these are compiled, they handle a read of one
+request themselves, and it skips `received` and `_take`.
 
-Whole frames are parsed in place, in the buffer that all connections share; a rest stays with its connection as a copy.
+Whole frames are parsed in place, in the buffer that all connections share; a connection keeps a copy of what is left of
+an incomplete frame.
 Handlers are called synchronously: no task and no future for a request, unless its answer has to wait.
 
-**Order.** Answers go out in the order of the requests (`answers`), and some of them keep the next request waiting.
+**Order.** Answers go out in the order of the requests (`answers`). Some that are not ready yet make the connection's
+next request wait.
 
 **Bounds.** Bytes of large frames are reserved first (`budget`); a connection whose answers aren't read has no further
-requests begun. Those that hold for all connections together are the server's.
+requests begun. Bounds over all connections together are in `server`.
 """
 
 from __future__ import annotations
@@ -287,7 +290,7 @@ class Connection(SingleRequests, asyncio.BufferedProtocol):
         return view
 
     def received(self, nbytes: int) -> None:
-        """So many bytes have come in."""
+        """`nbytes` bytes were read into the buffer."""
         if self._closed:
             return
         server = self._server
@@ -426,8 +429,8 @@ class Connection(SingleRequests, asyncio.BufferedProtocol):
         elif gate is not None and gate.is_passed:
             self._gate = None
         if position < end or allowed - turn != 1 or not is_ordinary:
-            # A single ordinary request is not counted: it may be handled whatever else the turn has done, and takes a
-            # few microseconds, less than the call in the next turn that would count it no more.
+            # A single ordinary request is not counted: it may be handled whatever else the turn has done, and to reset
+            # the count in the next turn would take longer than the request did.
             server.frames_handled(allowed - turn)
         if outgoing:
             answers.send(outgoing)

@@ -1,6 +1,7 @@
-"""How a connection is told of its reads: compiled where a read is one whole request (`_single_requests.pyx`).
+"""The methods by which asyncio gives a connection its reads.
 
-Where that was not built, every read goes to `Connection.received`.
+The compiled ones handle a read of one whole request (`_single_requests.pyx`). Where they were not built, every read
+goes to `Connection.received`.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ class _Reader(Protocol):
 
 
 class SingleRequests:
-    """What asyncio calls of a connection that reads."""
+    """See the module."""
 
     __slots__ = ()
 
     def get_buffer(self: _Reader, sizehint: int) -> memoryview:
-        """Where the next read goes; `sizehint` is not asked for."""
+        """Where the next read goes; `sizehint` is ignored."""
         return self.buffer()
 
     def buffer_updated(self: _Reader, nbytes: int) -> None:
-        """So many bytes have come in."""
+        """`nbytes` bytes were read into the buffer."""
         self.received(nbytes)
 
 
 if not TYPE_CHECKING:
     with contextlib.suppress(ImportError):
-        from tidelog.broker.connections._single_requests import SingleRequests  # noqa: F401 - in the place of the class above
+        from tidelog.broker.connections._single_requests import SingleRequests  # noqa: F401 - replaces the class above

@@ -8,8 +8,8 @@ is handled alone (`_produce_several.pyx`).
 A request is ordinary when it names partitions that this broker leads, each by one good batch without a transaction, may
 write there, comes under the client id of the request before it, and its client has no quota. It is handled as
 `Dispatcher.request` and `produce.handle_body` or `handle` would; anything else is left where it is, with nothing
-changed, for them. Files are written through the `File` that the disk has given, so that a simulated broker comes by
-here, too.
+changed, for them. A simulated broker comes by here, too: its files have no descriptor, and are written by their own
+`pwrite`.
 
     `_produce_wire.pxd`        the bytes of requests and answers
     `_produce_partition.pyx`   one partition: rights, leadership, what follows an append
@@ -52,7 +52,7 @@ from tidelog.protocol.framing import REQUEST_SIZE_MIN
 cdef enum:
     ANSWERS_SIZE = 8192
     ANSWER_MAX = 512
-    COPIED_MAX = 8192  # Bytes of a batch that is copied even when no other may be there to be written with it.
+    COPIED_MAX = 8192  # The last batch of a read is copied up to this size; those before it up to RUN_BYTES_MAX.
 
 cdef Py_ssize_t frame_min = REQUEST_SIZE_MIN
 cdef object kafka_error = KafkaError
