@@ -157,7 +157,7 @@ def test_the_names_in_the_page_exist(page: str) -> None:
         wrong += [
             f"{name}: {word}"
             for word in re.findall(r"`(\w+)`", bracket)
-            if not re.search(rf"(?:def|class) {word}\b|^\s*{word}\b[^=\n]*=", content, re.MULTILINE)
+            if not re.search(rf"(?:def|class)(?: \w+)* {word}\b|^\s*{word}\b[^=\n]*=", content, re.MULTILINE)
         ]
     assert wrong == []
 

@@ -78,7 +78,7 @@ class NextGenerationMembership:
         self._interval_s = _BEFORE_THE_FIRST_ANSWER_S
         self._tells_all = False
         """Whether the next heartbeat says all there is: the coordinator may have answered one, and raised our epoch.
-        A member that names the epoch before is taken for the same only where it says what it owns."""
+        Then we name an epoch that is over, which it accepts only from a member that also says what it owns."""
         self._told_topics: list[str] | None = None
         self._told_pattern: SubscriptionPattern | None = None
         self._told_owned: dict[TopicId, list[int]] | None = None
