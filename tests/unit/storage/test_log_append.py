@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import errno
+import resource
 from pathlib import Path
 
 import pytest
 from tests.unit.storage.support import NOW_MS, TP, FaultyDisk, batch, fill, marker, open_log, open_manager, read_all
 
 from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.ports.real import SystemFile
 from tidelog.records.batch import Codec, TimestampType, check_crc, patch, read_header, read_records
 from tidelog.storage.log import AppendOrigin
 from tidelog.storage.log_config import LogConfig
+from tidelog.storage.ordinary import append_ordinary
 
 
 def test_batches_get_consecutive_offsets_and_the_leader_epoch(tmp_path: Path) -> None:
@@ -217,6 +220,35 @@ def test_a_full_disk_keeps_what_was_acknowledged(tmp_path: Path) -> None:
     assert offline.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert disk.open_files == set()
     manager.abandon()
+    again = open_manager(tmp_path).get(TP)
+    assert again is not None
+    assert [record.offset for record in read_all(again)] == list(range(10))
+
+
+def test_a_write_that_comes_short_is_taken_back(tmp_path: Path) -> None:
+    """A file may grow by half a batch only: that half is gone, and nothing else."""
+    _, log = open_log(tmp_path)
+    fill(log, 10)
+    path, size = tmp_path / "topicone-0/00000000000000000000.log", log.size
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 30, hard))
+    try:
+        with pytest.raises(KafkaError, match="File too large"):
+            fill(log, 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.stat().st_size == log.size == size
+
+
+@pytest.mark.skipif(append_ordinary is None, reason="the compiled append was not built (it needs a C compiler)")
+def test_a_small_batch_is_written_by_its_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the file itself would write is not asked of it."""
+    manager, log = open_log(tmp_path)
+    fill(log, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(SystemFile, "pwrite", None)
+        fill(log, 9)
+    manager.close()
     again = open_manager(tmp_path).get(TP)
     assert again is not None
     assert [record.offset for record in read_all(again)] == list(range(10))
