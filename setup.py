@@ -30,6 +30,7 @@ COMPILED = (
     "broker/handlers/_produce_several",
     "broker/handlers/_produce_frames",
     "broker/handlers/_fetch_bytes",
+    "broker/handlers/_fetch_frames",
     "broker/handlers/_heartbeat_frames",
 )
 PROBE = "#include <Python.h>\nPyMODINIT_FUNC PyInit_probe(void) { return NULL; }\n"

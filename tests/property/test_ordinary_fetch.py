@@ -1,9 +1,11 @@
-"""Fetches by the ordinary way against the general one: the same bytes in leave the same bytes out.
+"""Fetches by the ordinary ways, in C and in Python, against the general one: the same bytes in, the same bytes out.
 
 And all that a fetch may change of a broker is as it would be."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import hypothesis.strategies as st
@@ -17,6 +19,7 @@ from tests.unit.storage.support import FaultyMemoryDisk
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.fetches.shared_reads import SHARED_MS
 from tidelog.broker.handler import Handler
+from tidelog.broker.handlers import _fetch_look, _fetch_ordinary, _fetch_wire
 from tidelog.broker.peer import CloseConnection
 from tidelog.broker.requests.dispatch import Dispatcher
 from tidelog.model.identifiers import TopicId
@@ -28,6 +31,8 @@ from tidelog.security.access import Operation, Principal, ResourceType
 from tidelog.security.acls import AclEntry, Permission, ResourcePattern
 from tidelog.security.authorizer import Authorizer
 
+NOT_BUILT = pytest.mark.skipif(_fetch_ordinary.FetchFrames is None, reason="not built (it needs a C compiler)")
+WAYS = (pytest.param("compiled", marks=NOT_BUILT), "python")
 VERSIONS = range(4, 19)
 SMALL_SEGMENTS = {"log.index.interval.bytes": 150, "log.index.size.max.bytes": 96, "log.segment.bytes": 2_000}
 FAR = 500
@@ -136,13 +141,14 @@ STEPS = st.sampled_from([FETCHES] * 6 + [APPENDS] * 2 + [CHANGES]).flatmap(lambd
 class Side:
     """One broker on a disk of its own, and one client of it."""
 
-    def __init__(self, is_general: bool, configs: dict[str, object]) -> None:
+    def __init__(self, way: str, configs: dict[str, object]) -> None:
         self.disk = FaultyMemoryDisk()
         self.broker = broker = Broker("/logs", configs, disk=self.disk)
         self.handler = broker.node.handlers[ApiKey.FETCH]
-        if is_general:
+        if way != "compiled":
             plain = self.handler
-            self.handler = Handler(plain.key, plain.name, plain.versions, plain.handle, plain.error_response, None)
+            by_body = plain.handle_body if way == "python" else None
+            self.handler = Handler(plain.key, plain.name, plain.versions, plain.handle, plain.error_response, by_body)
         broker.dispatcher = Dispatcher(broker.node, {**broker.node.handlers, int(ApiKey.FETCH): self.handler})
         self.epoch = 0
         broker.tell_brokers(live=(0, 1))
@@ -382,23 +388,32 @@ def _fields(partition: Any) -> list[Any]:
     return [getattr(partition, name) for name in partition.__slots__]
 
 
-def both(configs: dict[str, object]) -> tuple[Side, Side]:
-    return Side(False, configs), Side(True, configs)
+@contextlib.contextmanager
+def both(way: str, configs: dict[str, object]) -> Iterator[tuple[Side, Side]]:
+    """One way of ordinary fetches, and the general one."""
+    with pytest.MonkeyPatch.context() as patch:
+        if way == "python":
+            patch.setattr(_fetch_ordinary, "look", _fetch_look.look)
+            patch.setattr(_fetch_ordinary, "read_request", _fetch_wire.read_request)
+            patch.setattr(_fetch_ordinary, "write_answer", _fetch_wire.write_answer)
+        ordinary, general = Side(way, configs), Side("general", configs)
+        yield ordinary, general
+        ordinary.close()
+        general.close()
 
 
+@pytest.mark.parametrize("way", WAYS)
 @settings(max_examples=examples(150))
 @given(version=st.sampled_from(VERSIONS), steps=st.lists(STEPS, min_size=10, max_size=40))
-def test_both_ways_do_the_same(version: int, steps: list[Any]) -> None:
+def test_the_ways_do_the_same(way: str, version: int, steps: list[Any]) -> None:
     """Whatever is asked, and whatever the partitions' state: the ways cannot be told apart."""
-    ordinary, general = both(SMALL_SEGMENTS)
     appends = [("append", place, 100, 1) for place in (0, 0, 1, 2)]
     session = Asked(version, tuple(Wanted(*place) for place in PARTITIONS), session=0)
-    for step in [*appends, ("follow",), ("fetch", session), *steps]:
-        ordinary.step(step)
-        general.step(step)
-        assert ordinary.state() == general.state()
-    ordinary.close()
-    general.close()
+    with both(way, SMALL_SEGMENTS) as (ordinary, general):
+        for step in [*appends, ("follow",), ("fetch", session), *steps]:
+            ordinary.step(step)
+            general.step(step)
+            assert ordinary.state() == general.state()
 
 
 ORDINARY = (
@@ -413,33 +428,38 @@ ORDINARY = (
 )
 
 
-def test_what_is_ordinary_is_not_decoded() -> None:
-    """A request like most of them never comes to `handle`, also where it waits, and in a session from the second on."""
-    ordinary, general = both({})
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_ordinary_is_not_decoded(way: str) -> None:
+    """A request like most of them never comes to `handle`, also where it waits, and in a session from the second on.
+
+    The way in C needs no `handle_body` for it.
+    """
     handled: list[Any] = []
-    handle = ordinary.handler.handle
+    with both(way, {}) as (ordinary, general):
+        handle = ordinary.handler.handle
 
-    def noted(node: Any, context: Any, request: Any) -> Any:
-        handled.append(request)
-        return handle(node, context, request)
+        def noted(node: Any, context: Any, request: Any) -> Any:
+            handled.append(request)
+            return handle(node, context, request)
 
-    appends = [("append", place, 100, 1) for place in (0, 0, 1, 2)]
-    for step in [*appends, ("follow",), *(("fetch", Asked(wanted=(Wanted(*at),))) for at in PARTITIONS)]:
-        ordinary.step(step)
-        general.step(step)
-    ordinary.handler.handle = noted
-    for asked in ORDINARY:
-        handled.clear()
-        begun = asked._replace(session=0, max_wait_ms=0)
-        rest = (begun, asked._replace(session=1), asked._replace(session=1, wanted=())) if asked.version >= 7 else ()
-        for step in [*(("fetch", each) for each in (asked, *rest)), *appends, ("advance", 600)]:
+        appends = [("append", place, 100, 1) for place in (0, 0, 1, 2)]
+        for step in [*appends, ("follow",), *(("fetch", Asked(wanted=(Wanted(*at),))) for at in PARTITIONS)]:
             ordinary.step(step)
             general.step(step)
-        assert ordinary.state() == general.state(), asked
-        assert len(handled) == (asked.version >= 7), asked
-    assert None not in ordinary.told
-    ordinary.close()
-    general.close()
+        ordinary.handler.handle = noted
+        if way == "compiled":
+            ordinary.handler.handle_body = None
+        for asked in ORDINARY:
+            handled.clear()
+            begun = asked._replace(session=0, max_wait_ms=0)
+            goes_on = (begun, asked._replace(session=1), asked._replace(session=1, wanted=()))
+            fetches = (asked, *goes_on) if asked.version >= 7 else (asked,)
+            for step in [*(("fetch", each) for each in fetches), *appends, ("advance", 600)]:
+                ordinary.step(step)
+                general.step(step)
+            assert ordinary.state() == general.state(), asked
+            assert len(handled) == (asked.version >= 7), asked
+        assert None not in ordinary.told
 
 
 NOT_ORDINARY = (
@@ -458,41 +478,39 @@ NOT_ORDINARY = (
 )
 
 
-def test_what_is_not_ordinary_is_judged_as_ever() -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_not_ordinary_is_judged_as_ever(way: str) -> None:
     """Each way in which a request may be out of the ordinary has the general answer."""
-    ordinary, general = both({})
     aborted = [("transact", 0), ("append", 0, 20, 1), ("end", 0, False), ("append", 0, 20, 1)]
-    for step in [("lead", 0), *aborted, *(("fetch", asked) for asked in NOT_ORDINARY)]:
-        ordinary.step(step)
-        general.step(step)
-        assert ordinary.state() == general.state(), step
-    named = messages.FetchResponse.AbortedTransaction(producer_id=7, first_offset=0)
-    committed = ordinary.broker.fetch("alone", isolation_level=1)
-    assert committed.aborted_transactions == [named]
-    ordinary.close()
-    general.close()
+    with both(way, {}) as (ordinary, general):
+        for step in [("lead", 0), *aborted, *(("fetch", asked) for asked in NOT_ORDINARY)]:
+            ordinary.step(step)
+            general.step(step)
+            assert ordinary.state() == general.state(), step
+        named = messages.FetchResponse.AbortedTransaction(producer_id=7, first_offset=0)
+        committed = ordinary.broker.fetch("alone", isolation_level=1)
+        assert committed.aborted_transactions == [named]
 
 
-def test_consumers_that_an_append_sets_free_share_its_read() -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_consumers_that_an_append_sets_free_share_its_read(way: str) -> None:
     """What many wait for at a log's end is read from the file once, and each has an answer of its own."""
-    ordinary, general = both({})
-    for step in [("append", 0, 100, 1), *[("fetch", Asked(wanted=(Wanted(behind=0),), max_wait_ms=500))] * 9]:
-        ordinary.step(step)
-        general.step(step)
-    reads: list[int] = []
-    log = ordinary.broker.replica("alone").log
-    read = type(log).read
+    with both(way, {}) as (ordinary, general):
+        for step in [("append", 0, 100, 1), *[("fetch", Asked(wanted=(Wanted(behind=0),), max_wait_ms=500))] * 9]:
+            ordinary.step(step)
+            general.step(step)
+        reads: list[int] = []
+        log = ordinary.broker.replica("alone").log
+        read = type(log).read
 
-    def noted(self: Any, offset: int, *arguments: Any, **limits: Any) -> Any:
-        reads.append(offset)
-        return read(self, offset, *arguments, **limits)
+        def noted(self: Any, offset: int, *arguments: Any, **limits: Any) -> Any:
+            reads.append(offset)
+            return read(self, offset, *arguments, **limits)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(log), "read", noted)
-        ordinary.step(("append", 0, 100, 1))
-        assert reads == [1]
-    general.step(("append", 0, 100, 1))
-    assert ordinary.state() == general.state()
-    assert len({told[8:] for told in ordinary.told}) == 1
-    ordinary.close()
-    general.close()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(log), "read", noted)
+            ordinary.step(("append", 0, 100, 1))
+            assert reads == [1]
+        general.step(("append", 0, 100, 1))
+        assert ordinary.state() == general.state()
+        assert len({told[8:] for told in ordinary.told}) == 1

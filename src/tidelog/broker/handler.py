@@ -9,6 +9,7 @@ from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
+    from tidelog.broker.context import RequestContext
     from tidelog.broker.deferred import Deferred
     from tidelog.broker.peer import Peer
     from tidelog.model.errors import KafkaError
@@ -60,6 +61,16 @@ class Frames(Protocol):
 
         NotImplemented, with nothing changed, where it is not ordinary.
         """
+        ...
+
+
+class ContextOf(Protocol):
+    """Makes the context of a request that compiled code leaves to others, as the dispatcher makes it."""
+
+    def __call__(
+        self, peer: Peer, version: int, correlation_id: int, has_client_id: bool, received_ms: int
+    ) -> RequestContext:
+        """Of a request that no quota limits, under the client id that `peer` had last, if any."""
         ...
 
 
@@ -117,7 +128,7 @@ class Handler:
         handle_body: Callable[[Any, Any, memoryview], Any] | None,
         ordinary: Callable[[Any, Handler, Resume], OrdinaryRequests | None] | None = None,
         preprocess: Callable[[Any, Any, Any], Preprocessed | None] | None = None,
-        frames: Callable[[Any], Frames | None] | None = None,
+        frames: Callable[[Any, ContextOf], Frames | None] | None = None,
     ) -> None:
         self.key = key
         self.api_key = ApiKey(key)
@@ -132,7 +143,7 @@ class Handler:
         self.ordinary = ordinary
         """Makes the compiled way of a node's ordinary requests; None where the API has none."""
         self.frames = frames
-        """Makes the compiled way of single requests; None where the API has none."""
+        """Makes the compiled way of a node's single requests; None where the API has none."""
         self.preprocess = preprocess
         """Splits a client's request before it goes to the controller; None where nothing is refused before that."""
         self.requests = [0] * (versions.highest + 1)

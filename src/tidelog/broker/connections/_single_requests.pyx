@@ -50,6 +50,8 @@ cdef Slot OUTGOING = slot_named("outgoing")
 cdef Slot LATE = slot_named("_late")
 cdef Slot OUTBOX = slot_named("outbox")
 cdef Slot WRITE_PAUSED = slot_named("write_paused")
+# Of its outbox.
+cdef Slot PENDING = slot_named("_pending")
 # Of its server, of the budget of memory and its lanes.
 cdef Slot VIEW = slot_named("view")
 cdef Slot BUDGET = slot_named("budget")
@@ -128,7 +130,10 @@ cdef bint is_expected(connection, server, answers) except -1:
         return False
     if load(connection, &GATE) is not None or load(connection, &MUTED) is not None:
         return False
-    return not (load(answers, &WAITING) or is_true(answers, &WRITE_PAUSED) or load(answers, &OUTBOX) is not None)
+    if load(answers, &WAITING) or is_true(answers, &WRITE_PAUSED):
+        return False
+    outbox = load(answers, &OUTBOX)
+    return outbox is None or not load(outbox, &PENDING)
 
 
 cdef Py_ssize_t key_of(view, Py_ssize_t size, Py_ssize_t size_max) except -2:

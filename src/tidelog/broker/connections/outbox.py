@@ -22,7 +22,7 @@ import errno
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.shell import InDirectories
@@ -121,13 +121,18 @@ class Outbox:
         """Whether something still waits to be sent."""
         return bool(self._pending)
 
-    def send(self, chunks: Iterable[Chunk]) -> None:
+    def send(self, chunks: Sequence[Chunk]) -> None:
         """Queues `chunks` and sends what can be sent now. Their ranges are released when sent, or at `close`."""
         if self.closed:
             for chunk in chunks:
                 if isinstance(chunk, FileRange):
                     chunk.release()
             return
+        duplicate = self._duplicate
+        if duplicate is not None and len(chunks) == 1 and not self._pending and not self._scheduled:
+            chunks = _send_at_once(duplicate, chunks[0])
+            if not chunks:
+                return
         self._pending.extend(chunks)
         if not self._scheduled:
             self._pump()
@@ -396,3 +401,15 @@ class Outbox:
     def _again(self) -> None:
         self._scheduled = True
         self._shell.soon(self._pump)
+
+
+def _send_at_once(duplicate: socket.socket, chunk: Chunk) -> list[Chunk]:
+    """Sends the bytes of a small answer; gives what is left to be sent, or is a range."""
+    if type(chunk) is not bytes:
+        return [chunk]
+    try:
+        written = duplicate.send(chunk)
+    except OSError:
+        # The socket is full, or broken: the next attempt meets that again, and does what is to be done.
+        written = 0
+    return [] if written == len(chunk) else [memoryview(chunk)[written:]]

@@ -15,9 +15,9 @@ Optionally `handle_body(node, context, body: memoryview) -> bytes | list[Chunk] 
 fast path that takes the undecoded body and gives the encoded answer, size prefix included; `NotImplemented` sends the
 request through `handle`. And `ordinary(node, handler, resume) -> OrdinaryRequests | None`: a compiled way of ordinary
 requests, which takes them from the receive buffer before anything else looks at them; None where it was not built.
-`frames(node) -> Frames | None` is the same for requests that are taken one at a time, by `Dispatcher.request`.
-And `preprocess(node, context, request) -> Preprocessed | None`: what the broker that a client asked refuses by itself,
-of an API that only the controller carries out.
+`frames(node, context_of) -> Frames | None` is the same for requests that are taken one at a time, by
+`Dispatcher.request`. And `preprocess(node, context, request) -> Preprocessed | None`: what the broker that a client
+asked refuses by itself, of an API that only the controller carries out.
 
 To add an API, add a file here: the registry finds it. What only the controller carries out is forwarded
 to it, if its key stands in `tidelog.broker.cluster.forwarding.FORWARDED`. What else belongs to an API, and to one of

@@ -106,13 +106,17 @@ cdef inline int64_t take_count(Reader* reader) noexcept nogil:
 
 def read_request(int version, bytes body):
     """As `_fetch_wire.read_request`; None, too, where it ends too early, or worse."""
+    return asked_in(version, <const uint8_t*>PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+
+
+cdef object asked_in(int version, const uint8_t* body, Py_ssize_t size):
     cdef Reader reader
     cdef bint is_flexible = version >= FLEXIBLE_SINCE
     cdef int32_t session_id = 0, epoch = NONE, wait_ms, bytes_min, bytes_max
     cdef int64_t count, rack_size = 0
     cdef uint8_t isolation
-    reader.at = <const uint8_t*>PyBytes_AS_STRING(body)
-    reader.end = reader.at + PyBytes_GET_SIZE(body)
+    reader.at = body
+    reader.end = body + size
     reader.is_broken = False
     if version < REPLICA_STATE_SINCE and take_int32(&reader) != CONSUMER:
         return None
@@ -259,6 +263,10 @@ cdef inline bint is_same_topic(first, second) except -1:
 
 def write_answer(int version, int32_t correlation_id, int32_t session_id, bint committed_only, list found):
     """As `_fetch_wire.write_answer`."""
+    return answer_with(version, correlation_id, session_id, committed_only, found)
+
+
+cdef object answer_with(int version, int32_t correlation_id, int32_t session_id, bint committed_only, list found):
     cdef uint8_t on_stack[ON_STACK]
     cdef Writer writer
     cdef Py_ssize_t space = ANSWER_EDGES, name_size, topics = 0

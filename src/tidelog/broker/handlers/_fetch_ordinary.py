@@ -1,7 +1,10 @@
 """Ordinary fetches of consumers: from the bytes of the request to those of the answer, without messages in between.
 
-It may wait in the purgatory. `fetch.py` takes all others, errors too. It takes a whole request, of which nothing was
-done yet (NotImplemented), where
+It may wait in the purgatory. Where it was built, `_fetch_frames.pyx` comes before: it does the same in C, but for
+clients under a quota of others or under another client id than before; what has to wait, or
+to be read again, it hands to `go_on`.
+
+`fetch.py` takes all others, errors too. It takes a whole request, of which nothing was done yet (NotImplemented), where
 
     a follower asks, or the request takes partitions out of its session, or has tagged fields   `read_request`
     a quota limits the client, or allowed requests are logged                                   `take`
@@ -9,7 +12,7 @@ done yet (NotImplemented), where
     it names a rack, and a replica selector is set                                              `_plan`
 
 It takes the partitions that are in the session by now, and reads them all again (`General`), where one of them
-(`_look_at`) is led by another broker, may not be read by the client, or is asked for with another leader epoch or with
+(`look`) is led by another broker, may not be read by the client, or is asked for with another leader epoch or with
 the epoch of the consumer's last record; where the offset is not in the log; and where the records are rotten, not in
 the page cache, or may hold aborted transactions.
 
@@ -22,17 +25,15 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.fetches import replica_selector
 from tidelog.broker.fetches.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchContext, FetchPartition
-from tidelog.broker.fetches.waiting_fetch import WaitingFetch, release
+from tidelog.broker.fetches.waiting_fetch import WaitingFetch
+from tidelog.broker.handlers._fetch_look import discard
 from tidelog.broker.handlers._fetch_wire import TOPIC_IDS_SINCE, AskedFetch, Found
 from tidelog.broker.peer import CloseConnection
-from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId
 from tidelog.protocol.errors import ProtocolError
-from tidelog.security.access import Operation, ResourceType
 from tidelog.security.authorizer import AuditedAccess
 from tidelog.storage.errors import WouldBlock
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
     from tidelog.broker.context import RequestContext
     from tidelog.broker.fetches.fetch_sessions import PartitionKey, Session
+    from tidelog.broker.handler import ContextOf, Frames
+    from tidelog.broker.handlers._fetch_look import look
     from tidelog.broker.handlers._fetch_wire import read_request, write_answer
     from tidelog.broker.node import Node
     from tidelog.broker.requests.dispatch import Answer
@@ -49,11 +52,18 @@ if TYPE_CHECKING:
     Response: TypeAlias = messages.FetchResponse | Deferred[messages.FetchResponse]
     General: TypeAlias = Callable[..., Response]
     """`(plan, node, context, request, is_last_look=..., is_cold=...)`: `fetch._fetch`."""
+    FetchFrames: Callable[[Node, ContextOf, Callable[..., Answer | Deferred[Answer]]], Frames] | None
 else:
     try:
         from tidelog.broker.handlers._fetch_bytes import read_request, write_answer
     except ImportError:  # It was not built.
         from tidelog.broker.handlers._fetch_wire import read_request, write_answer
+    try:
+        from tidelog.broker.handlers._fetch_frames import FetchFrames, look
+    except ImportError:
+        from tidelog.broker.handlers._fetch_look import look
+
+        FetchFrames = None
 
 READ_COMMITTED: Final = 1
 _MALFORMED: Final = (struct.error, IndexError, UnicodeDecodeError, ProtocolError)
@@ -72,6 +82,25 @@ def take(node: Node, context: RequestContext, body: memoryview, general: General
     if asked is None or plan is None:
         return NotImplemented
     return _OrdinaryFetch(node, context, asked, plan, data, general).begin()
+
+
+def frames(node: Node, context_of: ContextOf, general: General) -> Frames | None:
+    """What does the same in C; None where it was not built."""
+    if FetchFrames is None:
+        return None
+
+    def go_on(
+        context: RequestContext,
+        asked: AskedFetch,
+        plan: FetchContext,
+        body: bytes,
+        found: list[Found] | None,
+        is_cold: bool,
+    ) -> Answer | Deferred[Answer]:
+        """The answer to a fetch whose first look has found too little, or something out of the ordinary."""
+        return _OrdinaryFetch(node, context, asked, plan, body, general).go_on(found, is_cold)
+
+    return FetchFrames(node, context_of, go_on)
 
 
 def _plan(node: Node, context: RequestContext, asked: AskedFetch) -> FetchContext | None:
@@ -150,10 +179,17 @@ class _OrdinaryFetch(WaitingFetch):
         """The answer, which may wait for more."""
         found = self._look()
         if found is None:
-            return self._go_on(is_last_look=False)
+            return self._leave(is_last_look=False)
         if self._max_wait_ms <= 0 or not found or sum(each.size for each in found) >= self._bytes_min:
             return self._finish(found)
-        _discard(found)
+        return self.go_on(found, is_cold=False)
+
+    def go_on(self, found: list[Found] | None, is_cold: bool) -> Answer | Deferred[Answer]:
+        """The answer, after a look that has found too little, which is given up, or None as `look` does."""
+        if found is None:
+            self._is_cold = is_cold
+            return self._leave(is_last_look=False)
+        discard(found)
         self.wait_for([(each.wanted, each.replica) for each in found], self._max_wait_ms)
         return self.answer.result() if self.answer.done else self.answer
 
@@ -164,7 +200,7 @@ class _OrdinaryFetch(WaitingFetch):
             self.answer.complete(self._finish(found))
             return True
         try:
-            answer = self._go_on(is_last_look=True)
+            answer = self._leave(is_last_look=True)
         except CloseConnection as reason:
             self.answer.fail(reason)
             return True
@@ -174,78 +210,21 @@ class _OrdinaryFetch(WaitingFetch):
             self.answer.complete(answer)
         return True
 
-    def _go_on(self, *, is_last_look: bool) -> Answer | Deferred[Answer]:
-        """As `fetch.py` does. CloseConnection."""
+    def _leave(self, *, is_last_look: bool) -> Answer | Deferred[Answer]:
+        """Leaves the partitions to `fetch.py`. CloseConnection."""
         assert self._context.resume is not None
         handle = partial(self._general, self._plan, is_last_look=is_last_look, is_cold=self._is_cold)
         return self._context.resume(self._context, self._body, handle)  # type: ignore[no-any-return]
 
     def _look(self) -> list[Found] | None:
         """Reads every partition; None where one of them is out of the ordinary."""
-        found: list[Found] = []
         self._is_cold = False
-        remaining, nothing_yet = self._bytes_max, True
+        partitions = self._plan.partitions.values()
         try:
-            for wanted in self._plan.partitions.values():
-                each = self._look_at(wanted, remaining, nothing_yet)
-                if each is None:
-                    break
-                found.append(each)
-                if each.size:
-                    nothing_yet = False
-                    remaining = max(0, remaining - each.size)
-            else:
-                return found
-        except KafkaError:
-            pass
+            return look(self._node, self._context.access, partitions, self._bytes_max, self._committed_only)
         except WouldBlock:
             self._is_cold = True
-        except BaseException:
-            _discard(found)
-            raise
-        _discard(found)
-        return None
-
-    def _look_at(self, wanted: FetchPartition, remaining: int, nothing_yet: bool) -> Found | None:
-        """What there is of one partition; None, `WouldBlock` or a KafkaError where it is out of the ordinary."""
-        node = self._node
-        topic = wanted.topic or node.metadata.image.topic_names.get(wanted.topic_id)
-        replica = None if topic is None else node.replicas.find(topic, wanted.partition)
-        if replica is None or topic is None or (not wanted.topic and wanted.topic_id != replica.topic_id):
             return None
-        if self._context.access is not None and not authorize(
-            self._context, Operation.READ, ResourceType.TOPIC, topic, quiet=True
-        ):
-            return None
-        leader = replica.leader
-        epoch = wanted.current_leader_epoch
-        if leader is None or 0 <= epoch != replica.leader_epoch or wanted.last_fetched_epoch >= 0:
-            return None
-        log = replica.log
-        offset, start = wanted.fetch_offset, log.log_start_offset
-        high_watermark, stable = leader.high_watermark, log.last_stable_offset
-        limit = stable if self._committed_only else high_watermark
-        if offset == limit >= start:
-            log.folder.check_online()
-            return Found(wanted, replica, high_watermark, stable, start, b"", 0)
-        size = min(max(wanted.max_bytes, 0), remaining)
-        has_markers = self._committed_only and log.may_have_aborted(offset)
-        shared = node.shared_reads.find(log, offset, limit)
-        if shared is not None and len(shared) <= size and offset >= start and not has_markers:
-            log.folder.check_online()
-            return Found(wanted, replica, high_watermark, stable, start, shared, len(shared))
-        result = log.read(offset, size, up_to_offset=limit, min_one_batch=nothing_yet, blocking=False)
-        if has_markers:
-            try:
-                aborted = log.aborted_in(offset, result, up_to_offset=limit, blocking=False)
-            except BaseException:
-                release(result)
-                raise
-            if aborted:
-                release(result)
-                return None
-        records = node.shared_reads.take(log, offset, limit, result) or result.ranges
-        return Found(wanted, replica, high_watermark, stable, start, records, result.size)
 
     def _finish(self, found: list[Found]) -> Answer:
         """The answer with what was found, which counts as sent."""
@@ -275,11 +254,3 @@ def _news(plan: FetchContext, found: list[Found]) -> list[Found]:
                 plan.read_last(wanted)
             news.append(each)
     return news
-
-
-def _discard(found: list[Found]) -> None:
-    """Gives up what was read."""
-    for each in found:
-        if type(each.records) is list:
-            for file_range in each.records:
-                file_range.release()

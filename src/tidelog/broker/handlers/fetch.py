@@ -22,9 +22,8 @@ from tidelog.broker.deferred import Deferred
 from tidelog.broker.fetches.fetch_partitions import ANSWER_OVERHEAD, PARTITION_OVERHEAD
 from tidelog.broker.fetches.fetch_sessions import FetchContext, FetchPartition
 from tidelog.broker.fetches.waiting_fetch import WaitingFetch, limit_of
-from tidelog.broker.handlers import Versions
+from tidelog.broker.handlers import Versions, _fetch_ordinary
 from tidelog.broker.handlers._between_brokers import require_broker
-from tidelog.broker.handlers._fetch_ordinary import take
 from tidelog.broker.handlers._fetch_reading import UNKNOWN, Data, PartitionReader, Reading, discard
 from tidelog.broker.shell import InDirectories
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -36,6 +35,7 @@ from tidelog.storage.errors import WouldBlock
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
+    from tidelog.broker.handler import ContextOf, Frames
     from tidelog.broker.node import Node
     from tidelog.quotas.request_quota import RequestQuota
 
@@ -85,7 +85,12 @@ def handle(
 
 def handle_body(node: Node, context: RequestContext, body: memoryview) -> Any:
     """The consumers' requests that are like most of them; `handle` does all others."""
-    return take(node, context, body, _fetch)
+    return _fetch_ordinary.take(node, context, body, _fetch)
+
+
+def frames(node: Node, context_of: ContextOf) -> Frames | None:
+    """The compiled way of what `handle_body` does; None where it was not built."""
+    return _fetch_ordinary.frames(node, context_of, _fetch)
 
 
 def _fetch(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidelog.broker.context import RequestContext
-    from tidelog.broker.handler import Frames
+    from tidelog.broker.handler import ContextOf, Frames
     from tidelog.broker.node import Node
 
     HeartbeatFrames: Callable[[Node], Frames] | None
@@ -48,7 +48,7 @@ _ANSWERS: Final = {
 """By the version since which it is such: size, correlation id, throttle time, error."""
 
 
-def frames(node: Node) -> Frames | None:
+def frames(node: Node, context_of: ContextOf) -> Frames | None:
     """The compiled way of what `handle_body` does, without authorizer and quotas; None where it was not built."""
     return None if HeartbeatFrames is None else HeartbeatFrames(node)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import struct
+from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -57,7 +58,11 @@ class Dispatcher:
         self._ordinary: OrdinaryRequests | None = None
         if produce is not None and produce.ordinary is not None:
             self._ordinary = produce.ordinary(node, produce, self._resume_produce)
-        made = {key: handler.frames(node) for key, handler in handlers.items() if handler.frames is not None}
+        made = {
+            key: handler.frames(node, partial(self._context, key))
+            for key, handler in handlers.items()
+            if handler.frames is not None
+        }
         self._frames = {key: frames.answer for key, frames in made.items() if frames is not None}
         """[API key] -> the compiled way of single requests, where there is one."""
 
@@ -157,6 +162,27 @@ class Dispatcher:
             quota.begin(perf_counter_ns())
         return quota
 
+    def _context(
+        self, key: int, peer: Peer, version: int, correlation_id: int, has_client_id: bool, received_ms: int
+    ) -> RequestContext:
+        """The context of a request that compiled code has begun: no quota limits it, and it comes under the client id
+        that `peer` had last, if any."""
+        return RequestContext(
+            key,
+            version,
+            correlation_id,
+            peer.client_id if has_client_id else None,
+            received_ms,
+            peer.listener,
+            peer.address,
+            peer.connection_id,
+            peer.principal,
+            peer.access,
+            peer,
+            None,
+            self._resume_body,
+        )
+
     def _resume_produce(
         self,
         peer: Peer,
@@ -166,25 +192,12 @@ class Dispatcher:
         body: memoryview,
         handle: Callable[[Any, Any, Any], Any],
     ) -> Answer | Deferred[Answer]:
-        """Goes on with a Produce request that the compiled way has begun: `handle` knows what is done. CloseConnection.
-
-        The compiled way takes only requests that no quota limits, under the client id that `peer` had last, if any.
-        """
+        """Goes on with a Produce request that the compiled way has begun: `handle` knows what is done.
+        CloseConnection."""
         produce = self._handlers[_PRODUCE]
         produce.requests[version] += 1
-        context = RequestContext(
-            _PRODUCE,
-            version,
-            correlation_id,
-            peer.client_id if has_client_id else None,
-            self._node.clock.monotonic_ms(),
-            peer.listener,
-            peer.address,
-            peer.connection_id,
-            peer.principal,
-            peer.access,
-            peer,
-        )
+        received_ms = self._node.clock.monotonic_ms()
+        context = self._context(_PRODUCE, peer, version, correlation_id, has_client_id, received_ms)
         rest = Handler(produce.key, produce.name, produce.versions, handle, produce.error_response, None)
         return self._handle(rest, context, body, body)
 
