@@ -22,13 +22,14 @@ from tidelog.broker.connections.single_requests import SingleRequests
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.peer import CloseConnection
 from tidelog.config.broker_config import BrokerConfig
+from tidelog.ports.disk import FileRange
 
 pytestmark = pytest.mark.skipif(
     SingleRequests.__module__ == "tidelog.broker.connections.single_requests",
     reason="the compiled way was not built (it needs a C compiler): there is nothing to compare",
 )
 
-PRODUCE, ECHO, SEVERAL, WAITS, SILENT, CLOSES = 0, 3, 4, 1, 5, 6
+PRODUCE, ECHO, SEVERAL, WAITS, SILENT, CLOSES, RANGE = 0, 3, 4, 1, 5, 6, 7
 
 
 class ByReceived(Connection):
@@ -74,6 +75,24 @@ class Transport:
     abort = close
 
 
+class File:
+    """What answers have ranges of; reads do not wait for the device unless `is_cold`."""
+
+    path = "/logs/t-0/0.log"
+
+    def __init__(self) -> None:
+        self.is_cold = False
+
+    def fileno(self) -> None:
+        return None
+
+    def pread(self, size: int, position: int) -> bytes:
+        return bytes(size)
+
+    def probe(self, size: int, position: int) -> bytes | None:
+        return None if self.is_cold else bytes(size)
+
+
 class Echo:
     """A dispatcher that echoes a request.
 
@@ -85,6 +104,7 @@ class Echo:
         self.seen: list[bytes] = []
         self.waiting: list[tuple[bytes, Deferred[Any]]] = []
         self.has_ordinary = True
+        self.file = File()
         self._connection = connection_of
 
     def connection_closed(self, peer: Any) -> None:
@@ -124,6 +144,8 @@ class Echo:
             return None
         if key == SEVERAL:
             return [body, b"and more"]
+        if key == RANGE:
+            return [body, FileRange(self.file, 0, 9)]
         if key == WAITS or body[10:11] == b"l":
             return self._later(body)
         return body
@@ -190,6 +212,10 @@ class Side:
     def _ordinary(self, is_there: bool) -> None:
         self.echo.has_ordinary = is_there
 
+    def _cold(self, is_cold: bool) -> None:
+        self.echo.file.is_cold = self.shell.pool_waits = is_cold
+        self.shell.run_pool()
+
     def _crowd(self) -> None:
         self.server.budget._large.reserve(self.server.budget._large.capacity, lambda: None)
         self.server.budget._large.reserve(1, lambda: None)
@@ -223,7 +249,7 @@ def frame(key: int, text: bytes) -> bytes:
 FRAMES = st.one_of(
     st.builds(
         frame,
-        st.sampled_from([PRODUCE] * 4 + [ECHO, ECHO, SEVERAL, WAITS, SILENT]),
+        st.sampled_from([PRODUCE] * 4 + [ECHO, ECHO, SEVERAL, WAITS, SILENT, RANGE]),
         st.sampled_from([b"o", b"o", b"o", b"s", b"l", b"l!", b"general", b"m", b""]),
     ),
     st.builds(frame, st.sampled_from([CLOSES, PRODUCE]), st.just(b"c")),
@@ -237,6 +263,7 @@ STEPS = st.one_of(
     st.tuples(st.just("answer"), st.integers(0, 3)),
     st.tuples(st.just("unread"), st.booleans()),
     st.tuples(st.just("ordinary"), st.booleans()),
+    st.tuples(st.just("cold"), st.booleans()),
     *[st.just(("start",))] * 2,
     st.just(("crowd",)),
     st.just(("lose",)),
@@ -261,7 +288,7 @@ def test_both_ways_do_the_same(is_serving: bool, steps: list[Any]) -> None:
 
 SINGLE = (
     *(frame(PRODUCE, text) for text in (b"o", b"s", b"l", b"l!", b"general", b"m", b"c", b"")),
-    *(frame(key, b"") for key in (ECHO, SEVERAL, WAITS, SILENT, CLOSES, -1)),
+    *(frame(key, b"") for key in (ECHO, SEVERAL, WAITS, SILENT, RANGE, CLOSES, -1)),
     frame(ECHO, b"m"),
     frame(ECHO, bytes(131_000)),
     b"\0\0\0\x01x",
@@ -274,6 +301,8 @@ SITUATIONS: dict[str, list[Any]] = {
     "another request waits": [("send", [frame(WAITS, b"")], 0)],
     "answers are unread": [("unread", True)],
     "an answer has come in this turn": [("send", [frame(PRODUCE, b"l")], 0), ("answer", 0)],
+    "a range was sent": [("send", [frame(RANGE, b"")], 0)],
+    "a range waits for its device": [("cold", True), ("send", [frame(RANGE, b"")], 0)],
     "throttled": [("send", [frame(ECHO, b"m")], 0), ("read", frame(ECHO, b"meanwhile"))],
     "memory is short": [("crowd",)],
     "nothing is compiled": [("ordinary", False)],
@@ -288,7 +317,8 @@ def test_each_request_in_each_situation(situation: str) -> None:
     before = SITUATIONS[situation]
     for sent in SINGLE:
         steps = [("start",), *before, ("send", [sent], 0), ("send", [SENT], 0), ("turn", 0), ("send", [sent], 0)]
-        same([*steps, ("answer", 0), ("answer", 0), ("unread", False), ("turn", 60), ("send", [ASKED], 0)])
+        after = [("answer", 0), ("answer", 0), ("unread", False), ("cold", False), ("turn", 60)]
+        same([*steps, *after, ("send", [ASKED], 0)])
 
 
 @pytest.mark.parametrize("sent", SINGLE)
@@ -314,6 +344,7 @@ def test_a_read_of_a_frames_length_that_is_no_frame() -> None:
     same([*begun, ("another", ASKED), ("send", [large[-len(ASKED) :]], 0)])
 
 
+@pytest.mark.parametrize("before", [(), (frame(RANGE, b""),)])
 @pytest.mark.parametrize(
     ("sent", "seen"),
     [
@@ -324,10 +355,15 @@ def test_a_read_of_a_frames_length_that_is_no_frame() -> None:
         (frame(WAITS, b""), b"1000 "),
     ],
 )
-def test_a_read_of_one_request_is_not_handed_on(sent: bytes, seen: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If it were, the tests above would compare the general way with itself."""
+def test_a_read_of_one_request_is_not_handed_on(
+    before: tuple[bytes, ...], sent: bytes, seen: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If it were, the tests above would compare the general way with itself. Nor is it after an answer from a file."""
     side = Side(Connection, monkeypatch, 300_000)
     side.step(("start",))
+    for each in before:
+        side.step(("send", [each], 0))
+    side.echo.seen.clear()
     monkeypatch.setattr(Connection, "received", None)
     side.step(("send", [sent], 0))
     assert side.echo.seen == [side.echo.seen[0]]

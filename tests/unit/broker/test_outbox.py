@@ -348,3 +348,69 @@ def test_a_range_past_the_end_of_its_file_is_a_failure(file: Any, loop: str) -> 
         sender = runner.run(main())
     assert isinstance(sender.failures[0], OSError)
     assert owner.references == 0
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_small_answer_after_ranges_is_one_send(file: Any, monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
+    """Where nothing is before it; what the socket does not take of it, and all behind that, comes in order."""
+    owner = Owner()
+    gathered: list[int] = []
+    sendmsg = socket.socket.sendmsg
+
+    def recorded(self: socket.socket, buffers: Any, ancillary: Any, flags: int) -> int:
+        gathered.append(len(buffers))
+        return sendmsg(self, buffers, ancillary, flags)
+
+    async def main() -> tuple[bytes, bytes, Sender]:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        _, sender = await asyncio.get_running_loop().create_connection(Sender, sock=ours)
+        chunks, expected = chunks_of(file, owner, [-20, 100_000, -5])
+        sender.outbox.send(chunks)
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        assert await reader.readexactly(len(expected)) == expected
+        monkeypatch.setattr(socket.socket, "sendmsg", recorded)
+        sender.outbox.send([b"a" * 50])
+        assert await reader.readexactly(50) == b"a" * 50
+        assert (gathered, sender.outbox.busy) == ([], False)
+        # Nobody reads in between: the first fills the socket, the others have to wait behind it.
+        rest = [b"b" * 3_000_000, b"c" * 20, b"d" * 100_000]
+        for each in rest:
+            sender.outbox.send([each])
+        assert sender.outbox.busy
+        received = await reader.readexactly(sum(map(len, rest)))
+        await sender.until(lambda: not sender.outbox.busy)
+        sender.transport.close()
+        writer.close()
+        await writer.wait_closed()
+        return received, b"".join(rest), sender
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        received, expected, sender = runner.run(main())
+    assert received == expected
+    assert sender.failures == []
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_broken_socket_is_told_of_a_small_answer_too(file: Any, loop: str) -> None:
+    owner = Owner()
+
+    async def main() -> Sender:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        _, sender = await asyncio.get_running_loop().create_connection(Sender, sock=ours)
+        chunks, expected = chunks_of(file, owner, [100_000])
+        sender.outbox.send(chunks)
+        received = b""
+        while len(received) < len(expected):
+            received += theirs.recv(100_000)
+            await asyncio.sleep(0)
+        theirs.close()
+        sender.outbox.send([b"too late"])
+        sender.transport.abort()
+        await asyncio.sleep(0)
+        return sender
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        sender = runner.run(main())
+    assert [type(failure) for failure in sender.failures] == [BrokenPipeError]
