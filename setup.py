@@ -4,8 +4,8 @@ They need a C compiler and Python's headers. Where either is missing nothing is 
 Python (`py3-none-any`): the twins `records/_pure.py` and `records/_pure_compaction.py` do the same, slower, and
 `storage/log.py` appends without `storage/_append.pyx`, connections handle all reads without
 `broker/connections/_single_requests.pyx`, and the broker's dispatcher handles what
-`broker/handlers/_produce_frames.pyx` and its neighbours would have, and reads Fetch requests and
-heartbeats without `broker/handlers/_fetch_bytes.pyx` and `_heartbeat_frames.pyx`; a broker says so when it starts.
+`broker/handlers/_produce_frames.pyx` and its neighbours would have, and answers fetches and heartbeats
+without `broker/handlers/_fetch_frames.pyx` and `_heartbeat_frames.pyx`; a broker says so when it starts.
 """
 
 import sys

@@ -57,12 +57,12 @@ class FlushChecks:
                 if replica.log.is_offline:
                     continue
                 _check_reported(machine, replica)
-                check_indexes_durable(machine.disk, replica.log)
                 partition = replica.topic_partition
                 start = replica.log.log_start_offset
-                written = points.get(replica.log.directory.rpartition("/")[0], {})
+                written = points.get(replica.log.directory.rpartition("/")[0], {}).get(partition, 0)
+                check_indexes_durable(machine.disk, replica.log, written)
                 for offset, says in (
-                    (written.get(partition, 0), "has the recovery point"),
+                    (written, "has the recovery point"),
                     (replica.log.flushed_offset, "says that it has flushed"),
                 ):
                     # An empty log may go on with a batch that begins before it: what lies before the start is not read.
@@ -112,15 +112,15 @@ def _check_reported(machine: BrokerMachine, replica: Replica) -> None:
         require(1, end <= flushed, found)
 
 
-def check_indexes_durable(disk: SimulatedDisk, log: Log) -> None:
-    """Whether the indexes of closed segments below a log's recovery point are on the platter.
+def check_indexes_durable(disk: SimulatedDisk, log: Log, written: int = 0) -> None:
+    """Whether the indexes of closed segments below a log's recovery point, and the `written` one, are on the platter.
 
     A start reads none of these segments again: an entry that a power cut takes is missing for ever. An offset index
     without it is slower to use; an index of aborted transactions without it shows aborted records as committed ones.
     """
     if log.is_offline or log.truncation_is_pending:
         return
-    point, folder = log.recovery_point, log.directory
+    point, folder = max(log.recovery_point, written), log.directory
     closed = [each.base_offset for each, after in pairwise(log.segments) if after.base_offset <= point]
     for suffix in SEGMENT_SUFFIXES:
         if suffix != LOG and closed:

@@ -32,7 +32,7 @@ class DurableLog(TruncatableLog):
     @property
     def recovery_point(self) -> Offset:
         """What the checkpoint may say: batches below need not be read again after a crash."""
-        return self.durability.recovery_point
+        return self.durability.recovery_point(self.active)
 
     @property
     def unflushed_since_ms(self) -> int | None:

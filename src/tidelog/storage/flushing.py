@@ -36,6 +36,7 @@ class Durability:
         "_prepared_epochs",
         "_recovery_point",
         "_unsynced_from",
+        "all_synced_to",
         "cut_offset",
         "epochs",
         "flushed_offset",
@@ -75,6 +76,8 @@ class Durability:
         self._unsynced_from: int | None = None
         """Base offset of the first closed segment whose indexes are not durable, its batches perhaps all: those of the
         active one are left out of flushes. Recovery must read it again, or it would miss what was aborted in it."""
+        self.all_synced_to: Offset | None = None
+        """The log's end at a clean stop: there the indexes of the active segment are durable, too."""
         self.rolls = 0
         """Counts them: a flush from before a roll has not synced the indexes of the segment that was closed."""
         self.truncations = 0
@@ -82,9 +85,10 @@ class Durability:
         self.times_emptied = 0
         """Counts the truncations that removed everything, once they were carried out and not only announced."""
 
-    def loaded(self, flushed_offset: int, epochs_file: bytes | None) -> None:
-        """What the loader has found."""
+    def loaded(self, flushed_offset: int, epochs_file: bytes | None, *, clean: bool) -> None:
+        """What the loader has found; `clean`: after a stop at which every file was durable."""
         self.flushed_offset = self._recovery_point = Offset(flushed_offset)
+        self.all_synced_to = self.flushed_offset if clean else None
         self._epochs_written = epochs_file
         self._files += 1  # A process that was killed may have left files whose names are in memory only.
 
@@ -101,7 +105,7 @@ class Durability:
 
     def all_synced(self, log_end_offset: int) -> None:
         """Every file is durable."""
-        self.flushed_offset = Offset(log_end_offset)
+        self.flushed_offset = self.all_synced_to = Offset(log_end_offset)
         self._unsynced_from = None
 
     def flush_failed(self, since_ms: int | None) -> None:
@@ -113,6 +117,7 @@ class Durability:
     def truncated_to(self, offset: int) -> None:
         """The log was cut to end at `offset`."""
         self.truncations += 1
+        self.all_synced_to = None
         self.is_cut = self.truncation_is_pending = True
         self.cut_offset = Offset(offset if self.cut_offset is None else min(self.cut_offset, offset))
         self.flushed_offset = Offset(min(self.flushed_offset, offset))
@@ -129,12 +134,19 @@ class Durability:
         self.truncation_is_pending = self.is_cut = False
         self.cut_offset = None
 
-    @property
-    def recovery_point(self) -> Offset:
-        """What a checkpoint may say: batches below it are on the device, so are indexes of the segments that end below,
-        and the batches' epochs are in the checkpoint file."""
+    def recovery_point(self, active: Segment) -> Offset:
+        """What a checkpoint may say: batches below it are on the device, so are the indexes of segments that end there
+        or below, and the batches' epochs are in the checkpoint file.
+
+        Flushes leave out the indexes of the active segment. It may end at what was flushed, by a roll that no
+        checkpoint has come after: the point stays below that, so that the segment is read again.
+        """
         offset = self.flushed_offset if not self.epochs_dirty else min(self._recovery_point, self.flushed_offset)
-        return offset if self._unsynced_from is None else Offset(min(offset, self._unsynced_from))
+        if self._unsynced_from is not None:
+            offset = Offset(min(offset, self._unsynced_from))
+        if offset <= active.base_offset or offset == self.all_synced_to or self.truncation_is_pending:
+            return offset
+        return Offset(offset - 1)
 
     @property
     def epochs_dirty(self) -> bool:

@@ -82,12 +82,17 @@ class Log(DurableLog):
         self.append_rules: object = None
         """What the compiled append has drawn from the settings; None before the first."""
 
-    def loaded(self, log_end_offset: int, flushed_offset: int, epochs_file: bytes | None) -> None:
-        """The loader has found where the log ends, up to where it is known to be durable, and an epoch checkpoint."""
+    def loaded(
+        self, log_end_offset: int, flushed_offset: int, epochs_file: bytes | None, *, clean: bool = False
+    ) -> None:
+        """The loader has found where the log ends, up to where it is known to be durable, and an epoch checkpoint.
+
+        `clean`: the last owner has made all of it durable when it stopped.
+        """
         self.log_end_offset = Offset(log_end_offset)
         self.epochs.truncate_from_end(self.log_end_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
-        self.durability.loaded(flushed_offset, epochs_file)
+        self.durability.loaded(flushed_offset, epochs_file, clean=clean)
         if flushed_offset < log_end_offset:
             self.durability.unflushed_since_ms = self.folder.environment.clock.monotonic_ms()
         if not self.is_clean:

@@ -95,6 +95,7 @@ def load_log(
     log.cleaned_offset = None if cleaned_offset is None else Offset(cleaned_offset)
     log.damage = read_damage(disk, directory)
     shortened = note_holes(log, sizes_at_stop, log_start_offset) if log.segments else set()
+    is_as_stopped, durable_to = clean, recovery_point
     try:
         recover_log(
             log, damaged | shortened, recovery_point, now_ms, clean=clean, epochs_lost=epochs is None, holes=shortened
@@ -105,11 +106,12 @@ def load_log(
     except (KafkaError, CorruptFile) as error:
         # The log was said to be clean and is not: nothing in its files is taken on trust.
         logger.warning("log_damaged: log=%s reason=%s", topic_partition, error)
+        is_as_stopped, durable_to = False, 0
         recover_log(log, set(log.segments), 0, now_ms, clean=False, epochs_lost=True, durable=recovery_point)
         end = log.segments[-1].next_offset() if log.segments else log_start_offset
     if not log.segments:
         log.segments = [Segment.create(environment.pool, directory, log_start_offset, config, now_ms=now_ms)]
-    log.loaded(end, end if clean else min(recovery_point, end), epochs_file)
+    log.loaded(end, end if is_as_stopped else min(durable_to, end), epochs_file, clean=is_as_stopped)
     if end < log_start_offset:
         logger.warning(
             "log_emptied: log=%s end=%d start=%d: its segment files are missing", topic_partition, end, log_start_offset

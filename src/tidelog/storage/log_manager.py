@@ -211,8 +211,9 @@ class LogManager:
             for path in deleted:
                 self._delete_folder_later(directory, path, 0)
             if any(log.recovery_point < recovery_points.get(each, 0) for each, log in directory.logs.items()):
-                # Recovery has cut below what was durable once (damage). What comes there from now on is not: a power
-                # cut within the next two seconds must not leave a recovery point that says so.
+                # Recovery has cut below what was durable once (damage), or has written the index of the active segment,
+                # which a clean stop had made durable. What comes there from now on is not: a power cut within the next
+                # two seconds must not leave a recovery point that says so.
                 directory.write_checkpoints(directory.checkpoint_writes(high_watermarks=False))
         except OSError as error:
             directory.failed(error, "opening the directory")

@@ -67,6 +67,9 @@ def recover_log(
                     log.folder, log.producers, segments, index, log_start_offset=log.log_start_offset, now_ms=now_ms
                 )
             cut = recover_segment(log, segment, note_epochs=unflushed or epochs_lost, latest_epoch=latest_epoch)
+            if not unflushed:
+                # No flush comes to it, and the next start trusts its indexes.
+                segment.fsync(indexes=True)
             previous = segment
         elif epochs_lost:
             for found in segment.headers(0):
@@ -83,7 +86,7 @@ def recover_log(
             )
             removed, log.segments = log.segments[index + 1 :], log.segments[: index + 1]
             log.folder.environment.counts.recovery_cut_bytes += sum(each.size for each in removed)
-            _remove_segments(log, segment, removed, recovery_point)
+            _remove_segments(log, segment, removed, recovery_point, was_cut=cut > 0)
             break
         index += 1
 
@@ -115,14 +118,14 @@ def _is_empty(segment: Segment) -> bool:
         return not any(file.pread(HEADER_SIZE, 0))
 
 
-def _remove_segments(log: Log, last: Segment, removed: list[Segment], recovery_point: int) -> None:
+def _remove_segments(log: Log, last: Segment, removed: list[Segment], recovery_point: int, *, was_cut: bool) -> None:
     """Takes away the segments behind `last`, where the log ends now; those that go on from there are kept aside.
 
-    A log that ends at its recovery point, with other files behind it, was being truncated there: these were on their
-    way out.
+    A log whose last file is whole and ends at the recovery point, with other files behind it, was being truncated
+    there: these were on their way out.
     """
     end = last.next_offset()
-    if end != recovery_point or log.damage is not None:
+    if was_cut or end != recovery_point or log.damage is not None:
         lost_end = _continuation(last, removed)
         if lost_end is not None:
             note_loss(log, end, _last_epoch(last), lost_end)

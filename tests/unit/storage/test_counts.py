@@ -97,7 +97,7 @@ def test_a_start_tells_how_far_it_has_come(tmp_path: Path) -> None:
     run_now(log.flush_task())
     for task in manager.maintenance.checkpoint_tasks():
         run_now(task)
-    assert f"{TP.topic} 0 12" in (folder / RECOVERY_POINT_CHECKPOINT).read_text()
+    assert f"{TP.topic} 0 11" in (folder / RECOVERY_POINT_CHECKPOINT).read_text()
     fill(log, 6)
     manager.abandon()
     disk = Watched(folder)

@@ -507,13 +507,13 @@ def test_a_log_made_anew_has_nothing_of_the_one_before(tmp_path: Path, restarted
     for task in manager.maintenance.checkpoint_tasks():
         run_now(task)
     checkpoint = tmp_path / "recovery-point-offset-checkpoint"
-    assert f"{TP.topic} {TP.partition} 3" in checkpoint.read_text()
+    assert f"{TP.topic} {TP.partition} 2" in checkpoint.read_text()
     manager.delete(TP)
     if restarted:
         manager.abandon()
         manager = open_manager(tmp_path)
     manager.create(TP, TOPIC_ID)
-    assert f"{TP.topic} {TP.partition} 3" not in checkpoint.read_text()
+    assert f"{TP.topic} {TP.partition} 2" not in checkpoint.read_text()
     manager.close()
 
 
@@ -529,7 +529,7 @@ def test_a_log_made_anew_while_checkpoints_are_written(tmp_path: Path, deleted_f
     for task in manager.maintenance.checkpoint_tasks():
         run_now(task)
     checkpoint = tmp_path / "recovery-point-offset-checkpoint"
-    assert f"{TP.topic} {TP.partition} 3" in checkpoint.read_text()
+    assert f"{TP.topic} {TP.partition} 2" in checkpoint.read_text()
     if deleted_first:
         manager.delete(TP)
     fill(other, 2)
@@ -540,8 +540,8 @@ def test_a_log_made_anew_while_checkpoints_are_written(tmp_path: Path, deleted_f
     if not deleted_first:
         manager.delete(TP)
     manager.create(TP, TOPIC_ID)
-    assert f"{TP.topic} {TP.partition} 3" not in checkpoint.read_text()
+    assert f"{TP.topic} {TP.partition} 2" not in checkpoint.read_text()
     run_now(under_way)
-    assert f"{TP.topic} {TP.partition} 3" not in checkpoint.read_text()
-    assert "other 0 2" in checkpoint.read_text()
+    assert f"{TP.topic} {TP.partition} 2" not in checkpoint.read_text()
+    assert "other 0 1" in checkpoint.read_text()
     manager.close()

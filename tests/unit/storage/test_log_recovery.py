@@ -410,8 +410,73 @@ def test_a_cut_below_the_recovery_point_is_written_down_at_once(tmp_path: Path) 
     content[-1] ^= 1
     path.write_bytes(content)
     checkpoint = tmp_path / "recovery-point-offset-checkpoint"
-    assert decode_offsets(checkpoint.read_bytes())[TP] == 6
+    assert decode_offsets(checkpoint.read_bytes())[TP] == 5
     manager, log = open_log(tmp_path)
     assert log.log_end_offset == 5
-    assert decode_offsets(checkpoint.read_bytes())[TP] == 5
+    assert decode_offsets(checkpoint.read_bytes())[TP] == 4
     manager.abandon()
+
+
+def closed_where_it_was_flushed(tmp_path: Path) -> Path:
+    """A log that was flushed and checkpointed, rolled just there, and whose broker was killed; gives its folder."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 5)
+    task = log.flush_task()
+    assert task is not None
+    run_now(task)
+    for task in manager.maintenance.checkpoint_tasks():
+        run_now(task)
+    fill(log, 2)
+    assert [segment.base_offset for segment in log.segments] == [0, 5]
+    manager.abandon()
+    return Path(log.directory)
+
+
+def test_a_segment_that_was_closed_where_it_was_flushed_is_read_again(tmp_path: Path) -> None:
+    """A flush leaves out the indexes of the active segment: a power cut may have taken entries that no start misses."""
+    folder = closed_where_it_was_flushed(tmp_path)
+    indexes = [folder / f"{0:020d}{suffix}" for suffix in (".index", ".timeindex")]
+    whole = [path.read_bytes() for path in indexes]
+    assert all(len(content) > 12 for content in whole)
+    for path in indexes:
+        os.truncate(path, 0)
+    manager, log = open_log(tmp_path, config=CONFIG)
+    assert [path.read_bytes() for path in indexes] == whole
+    assert log.recovery_point < 5, "They are not durable yet."
+    task = log.flush_task()
+    assert task is not None
+    run_now(task)
+    assert log.recovery_point == 6
+    manager.close()
+
+
+def test_rot_at_the_recovery_point_is_no_truncation(tmp_path: Path) -> None:
+    """What follows the record that cannot be read any more is kept aside, and the replica is known to be damaged."""
+    folder = closed_where_it_was_flushed(tmp_path)
+    path = folder / f"{0:020d}.log"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    checkpoint = tmp_path / "recovery-point-offset-checkpoint"
+    assert decode_offsets(checkpoint.read_bytes())[TP] == 4
+    manager, log = open_log(tmp_path, config=CONFIG)
+    assert log.log_end_offset == 4
+    assert log.damage is not None
+    manager.close()
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_an_index_that_is_written_anew_is_durable(tmp_path: Path, clean: bool) -> None:
+    """It belongs to a segment that no flush comes to, and the next start trusts it."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 12)
+    manager.maintenance.run_due(0)
+    manager.maintenance.run_due(10**7)
+    manager.close() if clean else manager.abandon()
+    index = Path(log.directory) / f"{5:020d}.timeindex"
+    index.unlink()
+    disk = FaultyDisk()
+    again = open_manager(tmp_path, config=CONFIG, disk=disk)
+    assert index.stat().st_size
+    assert ("fsync", str(index)) in disk.operations
+    again.abandon()
