@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from tests.unit.broker.replica_harness import ReplicaCluster
 
-from tidelog.model.errors import ErrorCode
+from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol.apis import ApiKey
 from tidelog.replication.follower import Phase
+from tidelog.storage.log import Log
 
 
 @pytest.fixture
@@ -130,3 +131,36 @@ def test_a_truncation_below_the_high_watermark_is_said_once(
     assert len(lines) == 1
     assert lines[0].startswith("truncation below the high watermark: partition=t-0 to=1 high_watermark=4 log_end=4")
     assert "leader=1" in lines[0]
+
+
+def test_a_truncation_that_came_half_way_leaves_no_high_watermark_above_the_end(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk refuses a step of it; consumers of the follower's rack, and its checkpoint, go by the high watermark."""
+    cluster.create("t", replicas=[0, 1])
+    cluster.produce("t", [b"both have it"])
+    cluster.advance(1_000)
+    cluster.kill(1)
+    cluster.elect("t", 0, isr=[0])
+    cluster.produce("t", [b"committed by one"] * 3)
+    cluster.advance(1_000)
+    cluster.stop(0)
+    cluster.restart(1)
+    cluster.elect("t", 1, isr=[1])
+    cluster.advance(100)
+    truncate = Log.truncate_to
+    found: list[tuple[int, int]] = []
+
+    def refused_once(log: Log, offset: int) -> bool:
+        if found:
+            replica = cluster.brokers[0].replica("t")
+            found.append((replica.high_watermark, log.log_end_offset))
+            return truncate(log, offset)
+        truncate(log, offset)
+        found.append((0, 0))
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    monkeypatch.setattr(Log, "truncate_to", refused_once)
+    cluster.restart(0)
+    cluster.advance(3_000)
+    assert found == [(0, 0), (1, 1)]

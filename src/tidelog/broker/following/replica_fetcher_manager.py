@@ -419,6 +419,7 @@ class ReplicaFetcherManager:
                 cut()
             except KafkaError as error:
                 # It may have come half-way: nothing is fetched before it is done. A directory that failed ends that.
+                replica.known_high_watermark = min(replica.known_high_watermark, log.log_end_offset)
                 self._complain(followed, error.code)
                 if followed.rest is None and not log.is_offline:
                     delay_ms = self._config.replica_fetch_backoff_ms
