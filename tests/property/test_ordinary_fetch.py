@@ -5,7 +5,7 @@ And all that a fetch may change of a broker is as it would be."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import hypothesis.strategies as st
@@ -332,6 +332,10 @@ class Side:
                 if path.startswith(f"{replica.log.directory}/") and path.endswith(".log") and content:
                     content[place % len(content)] ^= 16
 
+    def _says(self, object_of: Callable[[Any], Any], name: str, value: Any) -> None:
+        """Something of a partition's log is no more as it was."""
+        setattr(object_of(self.broker.replica("alone").log), name, value)
+
     def _quota(self, rate: float | None) -> None:
         self.broker.node.quotas.set(
             Entity.of({CLIENT_ID: "test"}), {} if rate is None else {QuotaKey.CONSUMER_BYTE_RATE: rate}
@@ -342,9 +346,10 @@ class Side:
             answer.abandon()
         self.waiting.clear()
 
-    def _rights(self, allowed: bool | None) -> None:
+    def _rights(self, allowed: bool | None, audits: bool = False) -> None:
         """Whether the client may read one of the topics; None: all is allowed."""
         peer = self.broker.peer
+        self.authorizer.audits_allowances = audits
         peer.access = None if allowed is None else self.authorizer.access(Principal("client"), "127.0.0.1")
         for topic in ("alone", "followed"):
             entry = AclEntry("User:client", "*", Operation.READ, Permission.ALLOW)
@@ -375,6 +380,14 @@ class Side:
     def close(self) -> None:
         self.broker.shell.run_pool()
         self.broker.close()
+
+
+def owner_of(log: Any) -> Any:
+    return log.folder.owner
+
+
+def folder_of(log: Any) -> Any:
+    return log.folder
 
 
 def _offset(end: int, behind: int | None) -> int:
@@ -514,3 +527,64 @@ def test_consumers_that_an_append_sets_free_share_its_read(way: str) -> None:
         general.step(("append", 0, 100, 1))
         assert ordinary.state() == general.state()
         assert len({told[8:] for told in ordinary.told}) == 1
+
+
+KNOWN = [("fetch", Asked())]
+"""The client's id, which the compiled way wants to know."""
+SEEN = [("append", 0, 100, 1), ("append", 1, 100, 1), *KNOWN]
+AT_THE_END = ("fetch", Asked(wanted=(Wanted(behind=0),)))
+SHARED = ("fetch", Asked(wanted=(Wanted(behind=1),)))
+RANGE = [("append", 0, 20_000, 1), *KNOWN]
+WHOLE = Wanted(behind=None)
+SELECTOR = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
+SITUATIONS: dict[str, tuple[dict[str, object], list[Any]]] = {
+    "a denied topic": ({}, [*SEEN, ("rights", False), *(("fetch", Asked(version)) for version in (4, 12, 13))]),
+    "a range, and an error": ({}, [*RANGE, ("fetch", Asked(wanted=(WHOLE, Wanted(partition=1, behind=-1))))]),
+    "a range, and another leader": ({}, [*RANGE, ("fetch", Asked(wanted=(WHOLE, Wanted("elsewhere"))))]),
+    "less than no bytes": (
+        {},
+        [*SEEN, ("fetch", Asked(wanted=(WHOLE, Wanted(partition=1, behind=None, max_bytes=-1))))],
+    ),
+    "a failed directory": ({}, [*SEEN, SHARED, ("says", owner_of, "_failure", "it broke"), AT_THE_END, SHARED]),
+    "a stopped directory": ({}, [*SEEN, SHARED, ("says", owner_of, "is_released", True), AT_THE_END, SHARED]),
+    "a moved log": ({}, [*SEEN, SHARED, ("says", folder_of, "is_replaced", True), AT_THE_END, SHARED]),
+    "another topic's log": ({}, [*SEEN, ("says", lambda log: log, "topic_id", b"x" * 16), ("fetch", Asked(13))]),
+    "a rack, and a selector": (SELECTOR, [*SEEN, ("fetch", Asked(rack="rack"))]),
+    "the broker's limit": (
+        {"fetch.max.bytes": 1_024},
+        [*RANGE, *SEEN, ("fetch", Asked(wanted=(WHOLE, Wanted(partition=1))))],
+    ),
+    "more than may be sent": ({}, [*SEEN, ("fetch", Asked(min_bytes=10_000, max_bytes=100, max_wait_ms=500))]),
+    "an unknown isolation": ({}, [*SEEN, ("transact", 0), ("fetch", Asked(isolation_level=2, wanted=(WHOLE,)))]),
+}
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize("way", WAYS)
+def test_each_situation(way: str, situation: str) -> None:
+    configs, steps = SITUATIONS[situation]
+    with both(way, configs) as (ordinary, general):
+        for step in steps:
+            ordinary.step(step)
+            general.step(step)
+            assert ordinary.state() == general.state(), step
+
+
+@pytest.mark.parametrize("audits", [False, True])
+@pytest.mark.parametrize("allowed", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_the_log_says_the_same_of_rights(
+    way: str, allowed: bool, audits: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line for a denial; for an allowance none, or one where they are audited."""
+    caplog.set_level("INFO", "tidelog.security.authorizer")
+    with both(way, {}) as sides:
+        said = []
+        for side in sides:
+            for step in [*SEEN, ("rights", allowed, audits)]:
+                side.step(step)
+            caplog.clear()
+            side.step(("fetch", Asked()))
+            said.append([line.getMessage() for line in caplog.records if "access" in line.getMessage()])
+    assert said[0] == said[1]
+    assert len(said[0]) == (audits or not allowed)
