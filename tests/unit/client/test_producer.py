@@ -317,6 +317,28 @@ async def test_a_batch_that_was_given_up_does_not_end_the_partition(failure: Any
                 await producer.flush()
 
 
+async def test_a_flush_does_not_wait_for_what_is_sent_after_it() -> None:
+    """Another task goes on sending: there is always something that is not acknowledged. A batch that is split counts
+    until its parts are there."""
+    with LogBroker(partitions=1) as broker:
+        settings = ProducerSettings(linger_ms=0, batch_size=10_000)
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, settings) as producer:
+            broker.fail_next[ApiKey.PRODUCE] = [ErrorCode.MESSAGE_TOO_LARGE]
+            before = [await producer.send("t", b"before") for _ in range(2)]
+            flushed = asyncio.create_task(producer.flush())
+            behind = [await producer.send("t", b"behind") for _ in range(3)]
+            for _ in range(300):
+                behind.append(await producer.send("t", b"behind"))
+                await behind.pop(0).place()
+                if flushed.done():
+                    break
+            assert all(each.outcome is None for each in behind[-1:])
+            assert flushed.done()
+            await flushed
+            assert [each.outcome.offset for each in before] == [0, 1]  # type: ignore[union-attr]
+        assert producer.statistics.splits == 1
+
+
 @pytest.mark.parametrize("failure", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID])
 async def test_in_a_topic_that_was_made_again_the_order_is_kept(failure: ErrorCode) -> None:
     """Its leaders know nothing of the producer: until one has acknowledged a batch, one of a partition is in flight."""

@@ -79,8 +79,13 @@ class PartitionQueue:
 
     @property
     def batches(self) -> int:
-        """Batches that are not acknowledged."""
+        """How many batches are not acknowledged."""
         return (self.open is not None) + len(self.waiting) + len(self.in_flight)
+
+    @property
+    def all_batches(self) -> list[Batch]:
+        """Those that are not acknowledged."""
+        return [*self.in_flight, *self.waiting, *([] if self.open is None else [self.open])]
 
     def begin(self, ready_at: float, deadline: float) -> Batch:
         """Opens a batch."""

@@ -103,7 +103,7 @@ class Producer:
                 with contextlib.suppress(KafkaError, ClientError):
                     await self.abort()
             elif error is None and not self._sender.closed:
-                await self.flush()
+                await self._drain()
         finally:
             await self._sender.close()
             if self._transactions is not None:
@@ -199,8 +199,14 @@ class Producer:
     async def flush(self) -> None:
         """Waits until all that was sent is acknowledged or has failed; raises the first failure since the last one.
 
-        After the end it only raises: what was not acknowledged by then has failed.
+        What is sent after the call is not waited for. After the end it only raises: what was not acknowledged by then
+        has failed.
         """
+        await self._sender.flush()
+        self.raise_failure()
+
+    async def _drain(self) -> None:
+        """As `flush`, but waits for what other tasks send meanwhile, too: it belongs to what ends now."""
         await self._sender.drain()
         self.raise_failure()
 
@@ -237,7 +243,7 @@ class Producer:
         transactions = self._transactional()
         transactions.require(ProducerTransactionState.OPEN)
         try:
-            await self.flush()
+            await self._drain()
         except (KafkaError, ClientError) as error:
             if transactions.state is ProducerTransactionState.FATAL:
                 raise

@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from tidelog.client.addresses import Address
@@ -183,12 +183,28 @@ class Sender:
         queue.close()
         self._wake.set()
 
+    async def flush(self) -> None:
+        """Waits until every record sent so far is acknowledged or has failed, whatever else is sent meanwhile."""
+        waiting = {batch.done for queue in self._active.values() for batch in queue.all_batches}
+        with self._flushing():
+            while waiting:
+                done, _ = await asyncio.wait(waiting)
+                ended = [each.result() for each in done if each.exception() is None]
+                # A batch that was split has ended when its parts have.
+                waiting = {part.done for parts in ended if isinstance(parts, tuple) for part in parts}
+
     async def drain(self) -> None:
-        """Waits until every record is acknowledged or has failed; nothing lingers meanwhile."""
+        """Waits until there is no record that is not acknowledged and has not failed."""
+        with self._flushing():
+            await self._idle.wait()
+
+    @contextlib.contextmanager
+    def _flushing(self) -> Iterator[None]:
+        """Meanwhile nothing lingers."""
         self.flushing += 1
         self._wake.set()
         try:
-            await self._idle.wait()
+            yield
         finally:
             self.flushing -= 1
 
