@@ -555,6 +555,15 @@ SITUATIONS: dict[str, tuple[dict[str, object], list[Any]]] = {
         [*RANGE, *SEEN, ("fetch", Asked(wanted=(WHOLE, Wanted(partition=1))))],
     ),
     "more than may be sent": ({}, [*SEEN, ("fetch", Asked(min_bytes=10_000, max_bytes=100, max_wait_ms=500))]),
+    "a partition that is new in its session": (
+        {},
+        [
+            *SEEN,
+            ("fetch", Asked(session=0)),
+            ("fetch", Asked(session=1, wanted=(Wanted(behind=None), Wanted(partition=1)))),
+            ("fetch", Asked(session=1, wanted=())),
+        ],
+    ),
     "an unknown isolation": ({}, [*SEEN, ("transact", 0), ("fetch", Asked(isolation_level=2, wanted=(WHOLE,)))]),
 }
 
