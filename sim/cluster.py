@@ -12,7 +12,7 @@ from sim.checks.partition_states import PartitionStates
 from sim.checks.replicas import ReplicaChecker, replica_of
 from sim.checks.retention import Retention
 from sim.machine import DATA, OTHER_DATA, PORT, BrokerMachine, LoneMachine, Machine, StoreMachine, Surroundings
-from sim.plan import FaultKind
+from sim.plan import SLOW_DISK_S, FaultKind
 from sim.secured_brokers import secured_settings
 from sim.store.history import StoreHistory
 from sim.world.network import SimulatedNetwork
@@ -36,6 +36,10 @@ LOAD_BUFFER_SIZES: Final = (
     "transaction.state.log.load.buffer.size",
     "share.coordinator.load.buffer.size",
 )
+LOAD_PIECE: Final = 300
+"""Bytes that coordinators read at once where they load in pieces: a batch or a few."""
+LOAD_PIECE_OF_SLOW_DISK: Final = 3_000
+"""There: 100 KB in small pieces would take longer than a user of our own client may be left without an answer."""
 OFFSETS_PARTITIONS: Final = 3
 """Of `__consumer_offsets`."""
 SHARE_STATE_PARTITIONS: Final = 3
@@ -293,6 +297,14 @@ class Cluster:
             machine.close()
 
 
+def load_settings(plan: Plan) -> dict[str, object]:
+    """How much coordinators read of their partitions at once; empty where that is as in Kafka."""
+    if not plan.loads_in_pieces:
+        return {}
+    size = LOAD_PIECE_OF_SLOW_DISK if plan.disk_latency_s == SLOW_DISK_S else LOAD_PIECE
+    return dict.fromkeys(LOAD_BUFFER_SIZES, size)
+
+
 def internal_topics(plan: Plan) -> dict[str, object]:
     """Settings that follow from the plan, such as that the coordinators' topics keep what the plan's topics keep."""
     return {
@@ -308,7 +320,7 @@ def internal_topics(plan: Plan) -> dict[str, object]:
         "group.share.record.lock.duration.ms": SHARE_LOCK_MS,
         "min.insync.replicas": plan.min_insync_replicas,
         "log.flush.interval.messages": 1 if plan.flushes else 1_000_000,
-        **({} if not plan.loads_in_pieces else dict.fromkeys(LOAD_BUFFER_SIZES, 300)),
+        **load_settings(plan),
         # An older high watermark explains less of what is lost: members of the ISR are compared by their logs.
         **({"replica.high.watermark.checkpoint.interval.ms": 20_000} if plan.ends_in_power_cut else {}),
         # What no reader comes across is found within the run, too.

@@ -93,6 +93,8 @@ SUBSCRIBED: Final = ("kept", "trimmed")
 """Topics that groups read."""
 TWO_DIRECTORIES_CHANCE: Final = 0.3
 """Of brokers with two log directories, between which replicas move."""
+QUICK_DISK_S: Final = (0.0001, 0.008)
+SLOW_DISK_S: Final = (0.002, 0.05)
 OF_ENSEMBLES: Final = (FaultKind.QUORUM_LOST, FaultKind.SERVER_BEHIND, FaultKind.SERVER_DOWN)
 LONE: Final = (
     FaultKind.RESET,
@@ -280,7 +282,7 @@ def draw(
         min_insync_replicas=min_insync,
         flushes=flushes,
         racks=racks,
-        disk_latency_s=((0.0001, 0.008), (0.0001, 0.008), (0.002, 0.05))[random.stream("disks").below(3)],
+        disk_latency_s=(QUICK_DISK_S, QUICK_DISK_S, SLOW_DISK_S)[random.stream("disks").below(3)],
         topics=tuple(topics),
         groups=groups,
         share_members=share_members,
