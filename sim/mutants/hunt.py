@@ -115,6 +115,7 @@ def live(mutant: Mutant, seeds: int, seconds: float) -> tuple[int, str]:
     for compiled in (
         "storage._append",
         "storage._append_followed",
+        "broker.handlers._fetch_frames",
         "broker.handlers._produce_frames",
         "broker.handlers._fetch_bytes",
         "broker.handlers._heartbeat_frames",

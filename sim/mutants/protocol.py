@@ -233,9 +233,9 @@ MUTANTS: Final = (
         "consumers read what is not committed",
         (
             Edit(
-                "broker.handlers._fetch_ordinary",
-                "        limit = stable if self._committed_only else high_watermark\n",
-                "        limit = log.log_end_offset\n",
+                "broker.handlers._fetch_look",
+                "    limit = stable if committed_only else high_watermark\n",
+                "    limit = log.log_end_offset\n",
             ),
         ),
     ),
