@@ -66,7 +66,7 @@ CLIENT_MUTANTS: Final = (
     Mutant(
         "committed-before-delivered",
         "client.producer.producer",
-        "            await self.flush()\n        except (KafkaError, ClientError) as error:\n            if trans",
+        "            await self._drain()\n        except (KafkaError, ClientError) as error:\n            if trans",
         "            pass\n        except (KafkaError, ClientError) as error:\n            if trans",
         "a transaction is committed while its records are on their way",
     ),
