@@ -1,9 +1,11 @@
-"""CPU time of a consumer's fetch, in each of its shapes, without sockets: by the ordinary way and by the general one.
+"""CPU time of a consumer's fetch, in each of its shapes, without sockets: by both ordinary ways and the general one.
 
     python -m bench.fetches [--requests N] [--rounds N]
 
 Shapes: a large fetch of a consumer that goes through a log (1 MiB); one of twenty at the log's end that wait for a
-batch of 100 B and get it; one in a session of 50 partitions of which none has anything new. Each is the least of
+batch of 100 B and get it; one in a session of 50 partitions of which none has anything new. The ways: `frames`, in C
+from the request's bytes to the answer's, where it was built; `body`, in Python, with a compiled look at the partitions
+and writing of the answer where those were built; `general`, with decoded messages. Each is the least of
 several rounds, in turns. The rest of the CPU time that `bench/consume.py` and `bench/mixed.py` print are calls of the
 kernel, the loop, and the connection.
 """
@@ -21,6 +23,9 @@ from bench.stages import cpu_us
 from tests.unit.broker.harness import Broker, make_batch
 
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.handler import Handler
+from tidelog.broker.handlers._fetch_ordinary import FetchFrames
+from tidelog.broker.requests.dispatch import Dispatcher
 from tidelog.ports.disk import FileRange
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -101,6 +106,19 @@ def release(answer: Any) -> None:
             chunk.release()
 
 
+def ways(broker: Broker) -> dict[str, Dispatcher]:
+    """[way] -> what handles fetches by it."""
+    known = broker.node.handlers
+    fetch = known[ApiKey.FETCH]
+
+    def without_frames(handle_body: Any) -> Dispatcher:
+        handler = Handler(fetch.key, fetch.name, fetch.versions, fetch.handle, fetch.error_response, handle_body)
+        return Dispatcher(broker.node, {**known, int(ApiKey.FETCH): handler})
+
+    found = {"body": without_frames(fetch.handle_body), "general": without_frames(None)}
+    return found if FetchFrames is None else {"frames": broker.dispatcher, **found}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=2000, help="of each round (%(default)s)")
@@ -108,15 +126,14 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         broker = Broker(folder)
-        handler = broker.node.handlers[ApiKey.FETCH]
-        ways = {"ordinary": handler.handle_body, "general": None}
+        dispatchers = ways(broker)
         print(f"CPU microseconds a fetch, the least of {arguments.rounds} rounds of {arguments.requests}")
-        print(f"  {'':24}{''.join(f'{name:>10}' for name in ways)}")
+        print(f"  {'':24}{''.join(f'{name:>10}' for name in dispatchers)}")
         for shape, (call, count) in shapes(broker).items():
-            least = dict.fromkeys(ways, float("inf"))
+            least = dict.fromkeys(dispatchers, float("inf"))
             for _ in range(arguments.rounds):
-                for name, handle_body in ways.items():
-                    handler.handle_body = handle_body
+                for name, dispatcher in dispatchers.items():
+                    broker.dispatcher = dispatcher
                     least[name] = min(least[name], cpu_us(call, arguments.requests // count) / count)
             print(f"  {shape:24}{''.join(f'{took:10.1f}' for took in least.values())}")
         broker.close()

@@ -31,6 +31,7 @@ from tidelog.security.access import Operation, Principal, ResourceType
 from tidelog.security.acls import AclEntry, Permission, ResourcePattern
 from tidelog.security.authorizer import Authorizer
 
+# Without it the Python way is the only ordinary one, and is held to the general one all the same.
 NOT_BUILT = pytest.mark.skipif(_fetch_ordinary.FetchFrames is None, reason="not built (it needs a C compiler)")
 WAYS = (pytest.param("compiled", marks=NOT_BUILT), "python")
 VERSIONS = range(4, 19)

@@ -82,9 +82,7 @@ class Log(DurableLog):
         self.append_rules: object = None
         """What the compiled append has drawn from the settings; None before the first."""
 
-    def loaded(
-        self, log_end_offset: int, flushed_offset: int, epochs_file: bytes | None, *, clean: bool = False
-    ) -> None:
+    def loaded(self, log_end_offset: int, flushed_offset: int, epochs_file: bytes | None, *, clean: bool) -> None:
         """The loader has found where the log ends, up to where it is known to be durable, and an epoch checkpoint.
 
         `clean`: the last owner has made all of it durable when it stopped.

@@ -109,10 +109,8 @@ def test_one_full_request_is_under_way(cluster: ReplicaCluster) -> None:
         assert cluster.until(lambda waiting=answer: waiting.done) <= 10
 
 
-def test_a_truncation_below_the_high_watermark_is_said_once(
-    cluster: ReplicaCluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    """An unclean election loses what was committed: an ERROR with partition, offsets and leader, and it is counted."""
+def elect_one_that_lacks_what_is_committed(cluster: ReplicaCluster) -> None:
+    """Broker 1 leads, with one record; broker 0, which is stopped, has committed four, and will be truncated."""
     cluster.create("t", replicas=[0, 1])
     cluster.produce("t", [b"both have it"])
     cluster.advance(1_000)
@@ -124,6 +122,13 @@ def test_a_truncation_below_the_high_watermark_is_said_once(
     cluster.restart(1)
     cluster.elect("t", 1, isr=[1])
     cluster.advance(100)
+
+
+def test_a_truncation_below_the_high_watermark_is_said_once(
+    cluster: ReplicaCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An unclean election loses what was committed: an ERROR with partition, offsets and leader, and it is counted."""
+    elect_one_that_lacks_what_is_committed(cluster)
     cluster.restart(0)
     cluster.advance(3_000)
     assert cluster.brokers[0].node.fetcher_manager.lossy_truncations == 1
@@ -137,17 +142,7 @@ def test_a_truncation_that_came_half_way_leaves_no_high_watermark_above_the_end(
     cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk refuses a step of it; consumers of the follower's rack, and its checkpoint, go by the high watermark."""
-    cluster.create("t", replicas=[0, 1])
-    cluster.produce("t", [b"both have it"])
-    cluster.advance(1_000)
-    cluster.kill(1)
-    cluster.elect("t", 0, isr=[0])
-    cluster.produce("t", [b"committed by one"] * 3)
-    cluster.advance(1_000)
-    cluster.stop(0)
-    cluster.restart(1)
-    cluster.elect("t", 1, isr=[1])
-    cluster.advance(100)
+    elect_one_that_lacks_what_is_committed(cluster)
     truncate = Log.truncate_to
     found: list[tuple[int, int]] = []
 

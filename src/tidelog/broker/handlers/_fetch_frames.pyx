@@ -11,7 +11,6 @@ answers and state.
 
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.list cimport PyList_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from tidelog.broker.handlers._fetch_bytes cimport answer_with, asked_in
@@ -139,7 +138,8 @@ cdef object look_at(node, access, wanted, int64_t remaining, bint nothing_yet, b
         return None
     if load_int(wanted, &LAST_FETCHED_EPOCH) >= 0:
         return None
-    offset = load_int(wanted, &FETCH_OFFSET)
+    asked_offset = load(wanted, &FETCH_OFFSET)
+    offset = asked_offset
     start_offset = load(log, &LOG_START_OFFSET)
     start = start_offset
     high_watermark = load(leader, &LEADER_HIGH_WATERMARK)
@@ -152,7 +152,6 @@ cdef object look_at(node, access, wanted, int64_t remaining, bint nothing_yet, b
     size = min(max(load_int(wanted, &MAX_BYTES), 0), remaining)
     has_markers = committed_only and log.may_have_aborted(offset)
     shared_reads = node.shared_reads
-    asked_offset = load(wanted, &FETCH_OFFSET)
     shared = shared_reads.find(log, asked_offset, end)
     if shared is not None and PyBytes_GET_SIZE(shared) <= size and offset >= start and not has_markers:
         check_online(log)
@@ -196,8 +195,6 @@ cdef class FetchFrames:
     cdef object node
     cdef object context_of
     cdef object go_on
-    cdef object quotas
-    """None before the first fetch: the node's are begun with it."""
 
     def __init__(self, node, context_of, go_on):
         """`context_of`: as `Handler.frames` has it. `go_on(context, asked, plan, body, found, is_cold)`: the answer to a
@@ -213,9 +210,7 @@ cdef class FetchFrames:
         cdef object asked
         cdef const uint8_t* body
         cdef const uint8_t* last
-        if self.quotas is None:
-            self.quotas = self.node.quotas
-        if self.quotas.limits_clients or type(load(peer, &ACCESS)) is audited_access:
+        if self.node.quotas.limits_clients or type(load(peer, &ACCESS)) is audited_access:
             return NotImplemented
         PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
         try:

@@ -100,8 +100,8 @@ class Dispatcher:
                 return answer  # type: ignore[no-any-return]  # NotImplemented makes it Any.
         start = position
         position += 10
-        client_id: str | None = None
-        if client_id_size >= 0:
+        has_client_id = client_id_size >= 0
+        if has_client_id:
             following = position + client_id_size
             raw = bytes(view[position:following])
             if following > end:
@@ -109,28 +109,13 @@ class Dispatcher:
             if raw != peer.raw_client_id:
                 peer.client_id = raw.decode("utf-8", "replace")
                 peer.raw_client_id = raw
-            client_id = peer.client_id
             position = following
         if version >= self._first_flexible[key]:
             if position < end and not view[position]:
                 position += 1
             else:
                 position = _skip_tagged_fields(view, position, end)
-        context = RequestContext(
-            key,
-            version,
-            correlation_id,
-            client_id,
-            received_ms,
-            peer.listener,
-            peer.address,
-            peer.connection_id,
-            peer.principal,
-            peer.access,
-            peer,
-            None,
-            self._resume_body,
-        )
+        context = self._context(key, peer, version, correlation_id, has_client_id, received_ms)
         body = view[position:end]
         quotas = self._node.quotas
         if quotas.limits_clients and key not in self._exempt:
@@ -165,8 +150,7 @@ class Dispatcher:
     def _context(
         self, key: int, peer: Peer, version: int, correlation_id: int, has_client_id: bool, received_ms: int
     ) -> RequestContext:
-        """The context of a request that compiled code has begun: no quota limits it, and it comes under the client id
-        that `peer` had last, if any."""
+        """The context of a request, under the client id that `peer` had last, if any; no quota limits it so far."""
         return RequestContext(
             key,
             version,
