@@ -169,9 +169,9 @@ EDGE_MUTANTS: Final = (
     ),
     Mutant(
         "one-batch-remembered",
-        "storage.producer_entries",
-        "BATCHES_KEPT: Final = 5",
-        "BATCHES_KEPT: Final = 1",
+        "storage.producer_state",
+        "        entry.batches = (*entry.batches[-(BATCHES_KEPT - 1) :], batch)",
+        "        entry.batches = (batch,)",
         "of a producer's batches a leader knows only the last one again",
     ),
     Mutant(
