@@ -175,6 +175,13 @@ EDGE_MUTANTS: Final = (
         "of a producer's batches a leader knows only the last one again",
     ),
     Mutant(
+        "four-batches-remembered",
+        "storage.producer_entries",
+        "BATCHES_KEPT: Final = 5",
+        "BATCHES_KEPT: Final = 4",
+        "a producer with five batches in flight is refused the oldest, sent again",
+    ),
+    Mutant(
         "followers-keep-deleted",
         "replication.follower",
         "start = min(self._leader_log_start, self.high_watermark)",

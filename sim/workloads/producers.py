@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from tidelog.model.identifiers import TopicPartition
 
 IN_FLIGHT: Final = 3
-"""Batches of a lane under way at once; a broker remembers five."""
+"""Batches of a lane under way at once."""
+REMEMBERED: Final = 5
+"""Of a producer's batches a leader knows so many again (KIP-98)."""
 PAUSE_S: Final = 0.1
 """Between an error and the next try."""
 PRODUCE_MS_MAX: Final = 4_000
@@ -42,7 +44,7 @@ PROBE_CHANCE: Final = 0.05
 TAKE_ID_CHANCE: Final = 0.05
 """How often it asks for a producer id that it has no use for, as producers do that come and go."""
 AGAIN_CHANCE: Final = 0.08
-"""How often it sends a batch again that was acknowledged long ago, as if it had not heard of it."""
+"""How often it sends one of its last batches again, acknowledged long ago, as if it had not heard of it."""
 GAP: Final = 7
 """Records that it then leaves out."""
 NEVER_DELETED: Final = "kept"
@@ -74,6 +76,14 @@ class Pending:
 
 
 @dataclass(slots=True)
+class Acknowledged:
+    """A batch that is acknowledged."""
+
+    batch: Pending
+    base_offset: int
+
+
+@dataclass(slots=True)
 class Lane:
     """One producer's records for one partition."""
 
@@ -84,8 +94,8 @@ class Lane:
     """After what was acknowledged last."""
     acknowledged: bool = False
     """Whether anything was."""
-    last: Pending | None = None
-    """What was acknowledged last, at `next_offset`."""
+    recent: deque[Acknowledged] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    """What was acknowledged last, oldest first."""
     pending: deque[Pending] = field(default_factory=deque)
 
 
@@ -204,24 +214,30 @@ class Producer:
         require(12, code is not ErrorCode.NONE, f"{lane.partition}: {lane.name} left a gap of {GAP}, which was taken")
 
     async def _again(self) -> None:
-        """Sends again what was acknowledged last: the answer is the same, though all records of the producer may be
-        gone by now, and its leader another, or started anew.
+        """Sends one of the last batches again: the answer is the same, though all records of the producer may be gone
+        by now, and its leader another, or started anew. Leaders know all of them, if no broker was started since.
         """
-        known = [lane for lane in self._lanes if lane.last is not None and not lane.pending and self._leader(lane) >= 0]
+        known = [lane for lane in self._lanes if lane.recent and not lane.pending and self._leader(lane) >= 0]
         if not known:
             return
         lane = known[self._again_random.below(len(known))]
-        assert lane.last is not None
-        response = await self._router.ask(self._leader(lane), ApiKey.PRODUCE, self._request([(lane, lane.last)]))
+        again = lane.recent[self._again_random.below(len(lane.recent))]
+        response = await self._router.ask(self._leader(lane), ApiKey.PRODUCE, self._request([(lane, again.batch)]))
         ((found,),) = [topic.partition_responses for topic in response.responses]
         code = ErrorCode(found.error_code)
-        self._trace.record("again", lane.name, lane.partition, lane.last.sequence, code.name, found.base_offset)
-        expected = lane.next_offset - len(lane.last.values)
+        self._trace.record("again", lane.name, lane.partition, again.batch.sequence, code.name, found.base_offset)
         require(
             12,
-            code is not ErrorCode.NONE or found.base_offset == expected,
-            f"{lane.partition}: what {lane.name} sent again, and was told to stand at {expected}, has been written once"
-            f" more, at {found.base_offset}",
+            code is not ErrorCode.NONE or found.base_offset == again.base_offset,
+            f"{lane.partition}: what {lane.name} sent again, and was told to stand at {again.base_offset}, has been"
+            f" written once more, at {found.base_offset}",
+        )
+        # What is deleted may be forgotten, and after a start older batches are (Kafka's snapshots keep one).
+        must_know = lane.partition.topic == NEVER_DELETED and again.batch.generation == self._history.generation
+        require(
+            12,
+            not must_know or code not in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER),
+            f"{lane.partition}: what {lane.name} sent again, which stands at {again.base_offset}, was not recognized",
         )
 
     async def _round(self) -> None:
@@ -320,7 +336,7 @@ class Producer:
         self._history.acknowledged(lane.partition, base_offset, pending.values, self.guarantee, pending.sent_at)
         lane.next_offset = base_offset + len(pending.values)
         lane.acknowledged = True
-        lane.last = pending
+        lane.recent.append(Acknowledged(pending, base_offset))
 
     async def _recall(self, lane: Lane) -> None:
         """Looks in the log for what is pending.
@@ -334,6 +350,10 @@ class Producer:
         reader.offset = lane.next_offset
         await reader.read_to_the_end()
         offsets = {value: offset for offset, value in reader.values.items()}
+        if reader.log_start > lane.next_offset and lane.pending[0].values[0] not in offsets:
+            # Written, for it is next in order, and deleted since: nobody can say where it stood.
+            self._trace.record("deleted_before_answer", lane.name, lane.partition, lane.pending[0].sequence)
+            lane.pending.popleft()
         while lane.pending and lane.pending[0].values[0] in offsets:
             self._acknowledged(lane, offsets[lane.pending[0].values[0]])
 

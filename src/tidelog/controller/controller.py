@@ -55,6 +55,7 @@ from tidelog.controller.events import (
     ReplicasStopped,
     SessionsProven,
     Submitted,
+    TopicIdsTold,
     TopicsChanged,
     UncleanElectionAllowed,
 )
@@ -84,7 +85,8 @@ from tidelog.controller.requests import (
 from tidelog.controller.result import Fence, Result
 from tidelog.controller.settings import ControllerSettings
 from tidelog.controller.state import ControllerState, Record
-from tidelog.controller.topics import adopt_topics, complete_topics, create_topics, give_ids, grow_topics
+from tidelog.controller.topic_ids import give_ids, learn_topic_ids
+from tidelog.controller.topics import adopt_topics, complete_topics, create_topics, grow_topics
 from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import ClusterImage
 from tidelog.metadata.operations import Delete, SetData
@@ -152,6 +154,8 @@ class Controller:
                 brokers_came(turn, newcomers)
             case MarksChanged():
                 change_marks(turn, event)
+            case TopicIdsTold():
+                learn_topic_ids(turn, event)
             case LogEndsLearned():
                 has_answered(turn, event)
                 learn_log_ends(turn, event)

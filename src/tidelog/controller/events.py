@@ -11,7 +11,7 @@ from tidelog.controller.requests import Request
 from tidelog.metadata.image import BrokerRegistration, ConfigResource
 from tidelog.metadata.operations import ANY_VERSION, UNKNOWN_ZXID
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicPartition
+from tidelog.model.identifiers import BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,15 @@ class MarksChanged:
     """Name and content of those that are new, or written again."""
     gone: Sequence[str] = ()
     """Names of those that were known, and are not there any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIdsTold:
+    """A broker's answer to orders about topics whose node has no id."""
+
+    broker_id: BrokerId
+    ids: Mapping[TopicPartition, TopicId]
+    """The id that its log has; zeros where that has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +210,7 @@ Event: TypeAlias = (
     | Elected
     | BrokersChanged
     | MarksChanged
+    | TopicIdsTold
     | LogEndsLearned
     | LogEndsDue
     | MembersDue

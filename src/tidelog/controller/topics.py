@@ -27,6 +27,7 @@ from tidelog.controller.requests import (
 from tidelog.controller.result import Fence
 from tidelog.controller.settings import Placement
 from tidelog.controller.state import NodeRead
+from tidelog.controller.topic_ids import give_ids, new_topic_id, standing
 from tidelog.controller.topic_nodes import TOPIC_NODE_SIZE_MAX, content_of
 from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import ConfigResource, ConfigResourceType, PartitionImage, TopicImage
@@ -41,7 +42,7 @@ from tidelog.metadata.znodes import (
     topic_path,
 )
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition, dashless_id
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.model.topics import collision_key, invalid_topic_name_reason
 from tidelog.placement.assignment import assign_replicas, expand
 from tidelog.placement.brokers import (
@@ -92,7 +93,7 @@ def create_topics(turn: ControllerTurn, request: CreateTopics) -> list[CreatedTo
             assignment = _assignment_of(turn, topic)
             new_partitions += len(assignment)
             _check_count(new_partitions)
-            topic_id = _new_topic_id(turn)
+            topic_id = new_topic_id(turn)
             node = _node_of(topic.name, TopicAssignment(assignment, topic_id))
             if request.quota is not None:
                 request.quota.record(len(assignment), turn.now_ms)
@@ -319,8 +320,7 @@ def adopt_topics(turn: ControllerTurn, event: TopicsChanged) -> None:
             without_id.append(node.name)
     complete_topics(turn, [node.name for node in event.nodes])
     for name in without_id:
-        # Kafka writes it back at the next reassignment. A controller that is elected before that gives the topic
-        # another id, and brokers then take its logs for those of a deleted topic.
+        # Kafka writes it back at the next reassignment.
         turn.write_topic(name, content_of(turn.state.image.topics[name]))
 
 
@@ -409,24 +409,11 @@ def complete_topics(turn: ControllerTurn, names: Sequence[str]) -> None:
     give_ids(turn, names)
     missing = [
         TopicPartition(topic.name, index)
-        for topic in _standing(turn, names)
+        for topic in standing(turn, names)
         for index, image in topic.partitions.items()
         if not image.has_state
     ]
     create_partitions(turn, missing)
-
-
-def give_ids(turn: ControllerTurn, names: Sequence[str]) -> None:
-    """Writes an id into the nodes of topics that have none."""
-    for topic in _standing(turn, names):
-        if topic.topic_id == ZERO_TOPIC_ID:
-            content = replace(content_of(topic), topic_id=_id_of(turn, topic))
-            turn.write_topic(topic.name, content)
-
-
-def _standing(turn: ControllerTurn, names: Sequence[str]) -> list[TopicImage]:
-    topics = [turn.state.image.topics[name] for name in names if name in turn.state.image.topics]
-    return [topic for topic in topics if topic.name not in turn.state.deleting]
 
 
 def _brokers_to_place_on(turn: ControllerTurn) -> list[BrokerRack]:
@@ -435,26 +422,6 @@ def _brokers_to_place_on(turn: ControllerTurn) -> list[BrokerRack]:
     return in_creation_order(
         BrokerRack(broker.id, broker.rack) for broker in image.brokers.values() if not is_cordoned(image, broker.id)
     )
-
-
-def _id_of(turn: ControllerTurn, topic: TopicImage) -> TopicId:
-    """For a topic whose node has none: the one it had, if it was led before and a broker knows it; else a new one."""
-    remembered = turn.state.remembered_ids.get(topic.name)
-    if remembered is None or remembered in turn.state.image.topic_names:
-        return _new_topic_id(turn)
-    was_led = any(image.has_state for image in topic.partitions.values())
-    return remembered if was_led else _new_topic_id(turn)
-
-
-def _new_topic_id(turn: ControllerTurn) -> TopicId:
-    """A random UUID (version 4) that no topic has."""
-    while True:
-        raw = bytearray(dashless_id(turn.random.token(16)))
-        raw[6] = raw[6] & 0x0F | 0x40
-        raw[8] = raw[8] & 0x3F | 0x80
-        topic_id = TopicId(bytes(raw))
-        if topic_id not in turn.state.image.topic_names:
-            return topic_id
 
 
 class _unable_to_replicate:  # noqa: N801 - reads as a statement: with ...

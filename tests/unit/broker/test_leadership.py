@@ -11,7 +11,7 @@ from tidelog.broker.orders.leadership import LOGS_PER_TURN
 from tidelog.controller.announcements import FULL_UPDATE
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import TopicId, TopicPartition
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition, format_topic_id
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.storage.errors import DirectoryOffline
@@ -103,6 +103,30 @@ def test_another_topic_of_the_same_name_is_refused(broker: Broker) -> None:
         errors(broker.lead("t", 3, leader_epoch=1, topic_id=bytes(range(16)))) == [ErrorCode.INCONSISTENT_TOPIC_ID] * 3
     )
     assert broker.replica("t").topic_id == topic_id_of("t")
+
+
+def test_a_topic_without_an_id_keeps_its_logs(broker: Broker) -> None:
+    """A tool of 2.2 has dropped the id from the store: the broker leads with the log that it has, and tells its id."""
+    topic_partition = TopicPartition("u", 0)
+    log = broker.node.logs.create(topic_partition, topic_id_of("u"), is_new=True)
+    answer = broker.lead("u", topic_id=ZERO_TOPIC_ID)
+    assert errors(answer) == [0]
+    assert [topic.topic_id for topic in answer.topics] == [topic_id_of("u")]
+    assert broker.replica("u").log is log
+    assert errors(broker.lead("u")) == [0]
+
+
+def test_a_replica_is_followed_once_its_topic_has_an_id(broker: Broker) -> None:
+    """The order of the same epoch, with the id, is enough; it is in the log's folder then."""
+    topic_partition = TopicPartition("u", 0)
+    answer = broker.lead("u", topic_id=ZERO_TOPIC_ID, leader=1, isr=[1], replicas=[1, 0])
+    assert (errors(answer), [topic.topic_id for topic in answer.topics]) == ([0], [ZERO_TOPIC_ID])
+    assert broker.node.fetcher_manager.get(topic_partition) is None
+    assert errors(broker.lead("u", leader=1, isr=[1], replicas=[1, 0])) == [0]
+    assert broker.node.fetcher_manager.get(topic_partition) is not None
+    assert broker.replica("u").topic_id == topic_id_of("u")
+    folder = Path(broker.replica("u").log.directory)
+    assert format_topic_id(topic_id_of("u")) in (folder / "partition.metadata").read_text()
 
 
 def test_what_a_deleted_topic_left_behind_is_put_aside(broker: Broker) -> None:

@@ -15,11 +15,11 @@ from tests.waiting import eventually
 from tidelog.broker.cluster import broker_channel
 from tidelog.broker.cluster.broker_channel import REFUSALS_MAX, Channel
 from tidelog.broker.cluster.membership import Membership
-from tidelog.controller.events import Event, ReplicasFailed, ReplicasPostponed
+from tidelog.controller.events import Event, ReplicasFailed, ReplicasPostponed, TopicIdsTold
 from tidelog.controller.result import Send
 from tidelog.metadata.image import ConfigResource
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicId, TopicPartition
+from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerEpoch, BrokerId, TopicId, TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
@@ -61,17 +61,12 @@ def test_a_broker_that_is_ready_leads(tmp_path: Path, monkeypatch: pytest.Monkey
     run(check())
 
 
-def test_what_brokers_postpone_is_told_apart_from_what_has_failed() -> None:
-    """In the answer to LeaderAndIsr: REPLICA_NOT_AVAILABLE and KAFKA_STORAGE_ERROR."""
-    answer, topic_id, posted = messages.LeaderAndIsrResponse, TopicId(b"t" * 16), list[Event]()
-    codes = [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REPLICA_NOT_AVAILABLE]
-    errors = [
-        answer.LeaderAndIsrPartitionError(partition_index=index, error_code=code) for index, code in enumerate(codes)
-    ]
-    topic = messages.LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name="t", topic_id=topic_id)
+def events_of(request: messages.LeaderAndIsrRequest, response: messages.LeaderAndIsrResponse) -> list[Event]:
+    """What the controller is told of a broker's answer."""
+    posted: list[Event] = []
 
     async def send(*_: Any) -> Any:
-        return answer(topics=[answer.LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=errors)])
+        return response
 
     async def check() -> None:
         channel = Channel(
@@ -81,13 +76,40 @@ def test_what_brokers_postpone_is_told_apart_from_what_has_failed() -> None:
             post=posted.append,
             spawn=lambda work: asyncio.get_running_loop().create_task(work),
         )
-        order = messages.LeaderAndIsrRequest(topic_states=[topic])
-        await channel.add(Send(BrokerId(1), ApiKey.LEADER_AND_ISR, 7, order))
+        await channel.add(Send(BrokerId(1), ApiKey.LEADER_AND_ISR, 7, request))
         await asyncio.sleep(0)
         channel.close()
 
     run(check())
-    assert posted == [
+    return posted
+
+
+def test_brokers_tell_the_ids_of_topics_that_were_named_without_one() -> None:
+    """Two topics without an id, in the request's order; what failed says nothing of the log's id."""
+    request, response = messages.LeaderAndIsrRequest, messages.LeaderAndIsrResponse
+    known, found = TopicId(b"k" * 16), TopicId(b"f" * 16)
+    ids = {"none": (ZERO_TOPIC_ID, ZERO_TOPIC_ID), "known": (known, known), "found": (ZERO_TOPIC_ID, found)}
+    topics = [request.LeaderAndIsrTopicState(topic_name=name, topic_id=asked) for name, (asked, _) in ids.items()]
+    errors = [response.LeaderAndIsrPartitionError(partition_index=0)]
+    errors.append(response.LeaderAndIsrPartitionError(partition_index=1, error_code=ErrorCode.KAFKA_STORAGE_ERROR))
+    answers = [response.LeaderAndIsrTopicError(topic_id=told, partition_errors=errors) for _, told in ids.values()]
+    assert events_of(request(topic_states=topics), response(topics=answers)) == [
+        ReplicasFailed(BrokerId(1), [TopicPartition(name, 1) for name in ids]),
+        TopicIdsTold(BrokerId(1), {TopicPartition("none", 0): ZERO_TOPIC_ID, TopicPartition("found", 0): found}),
+    ]
+
+
+def test_what_brokers_postpone_is_told_apart_from_what_has_failed() -> None:
+    """In the answer to LeaderAndIsr: REPLICA_NOT_AVAILABLE and KAFKA_STORAGE_ERROR."""
+    answer, topic_id = messages.LeaderAndIsrResponse, TopicId(b"t" * 16)
+    codes = [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REPLICA_NOT_AVAILABLE]
+    errors = [
+        answer.LeaderAndIsrPartitionError(partition_index=index, error_code=code) for index, code in enumerate(codes)
+    ]
+    topic = messages.LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name="t", topic_id=topic_id)
+
+    told = answer(topics=[answer.LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=errors)])
+    assert events_of(messages.LeaderAndIsrRequest(topic_states=[topic]), told) == [
         ReplicasFailed(BrokerId(1), [TopicPartition("t", 1)]),
         ReplicasPostponed(BrokerId(1), [TopicPartition("t", 2)]),
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.unit.controller.harness import SESSION, Cluster, broker
 
@@ -12,6 +14,7 @@ from tidelog.controller.events import (
     ReassignmentsRequested,
     ReplicasStopped,
     Submitted,
+    TopicIdsTold,
     TopicNode,
     TopicsChanged,
 )
@@ -228,18 +231,77 @@ def test_an_old_tool_that_drops_the_id_does_not_change_it() -> None:
     assert decode_topic("t", cluster.tree.get("/brokers/topics/t")[0]).topic_id == outcome.topic_id
 
 
-@pytest.mark.parametrize("remembered", [True, False], ids=["known to the broker", "forgotten"])
-def test_a_controller_dies_when_an_old_tool_has_dropped_the_id(remembered: bool) -> None:
-    """The next one takes the id that its broker knows; a topic that nobody remembers gets another one, as in Kafka."""
+def test_a_controller_dies_when_an_old_tool_has_dropped_the_id() -> None:
+    """The next one takes the id that its broker knows."""
     cluster = Cluster(broker(0), broker(1))
     topic_id = create(cluster, NewTopic("t", assignment=[(0, [0])])).topic_id
     drop_the_id(cluster)
     cluster.controller = cluster.loaded(2)
-    cluster.controller.load([], {"t": topic_id} if remembered else {})
+    cluster.controller.load([], {"t": topic_id})
     cluster.run(Elected())
-    assert (cluster.controller.image.topics["t"].topic_id == topic_id) is remembered
-    assert cluster.controller.image.topics["t"].topic_id != ZERO_TOPIC_ID
+    assert cluster.controller.image.topics["t"].topic_id == topic_id
     assert cluster.partition("t", 1).leader == 1
+
+
+def without_id(*isr: int) -> tuple[Cluster, TopicId]:
+    """A controller has died as a tool dropped the id of topic t, which its successor does not know; its partition 0 has
+    this ISR."""
+    cluster = Cluster(*map(broker, isr or (0, 1)))
+    topic_id = create(cluster, NewTopic("t", assignment=[(0, list(isr or (0,)))])).topic_id
+    drop_the_id(cluster, *isr)
+    cluster.term(2)
+    return cluster, topic_id
+
+
+def say(cluster: Cluster, broker_id: int, partition: int, topic_id: TopicId) -> None:
+    cluster.run(TopicIdsTold(BrokerId(broker_id), {TopicPartition("t", partition): topic_id}))
+
+
+def test_the_id_that_brokers_logs_have_is_the_topics() -> None:
+    """Brokers would put aside logs of another id, with all that is in them: they are asked first."""
+    cluster, topic_id = without_id()
+    [asked] = cluster.sent("LeaderAndIsrRequest")[0].topic_states
+    assert (asked.topic_name, asked.topic_id) == ("t", ZERO_TOPIC_ID)
+    assert cluster.partition("t", 1).leader == 1
+    say(cluster, 0, 0, topic_id)
+    assert decode_topic("t", cluster.tree.get("/brokers/topics/t")[0]).topic_id == topic_id
+    told = [cluster.sent(kind)[1].topic_states[0] for kind in ("UpdateMetadataRequest", "LeaderAndIsrRequest")]
+    assert [topic.topic_id for topic in told] == [topic_id, topic_id]
+    say(cluster, 1, 1, ZERO_TOPIC_ID)
+    assert cluster.controller.image.topics["t"].topic_id == topic_id
+    assert cluster.loaded(1).state.image.topics == cluster.controller.image.topics
+
+
+def test_a_topic_of_whose_logs_none_has_an_id_gets_a_new_one() -> None:
+    """Once a member of each partition's ISR has said so: one from before topic ids (KIP-516)."""
+    cluster, topic_id = without_id(0, 1)
+    say(cluster, 1, 1, ZERO_TOPIC_ID)
+    cluster.live(broker(0), broker(1), broker(2))
+    say(cluster, 2, 0, ZERO_TOPIC_ID)
+    assert cluster.controller.image.topics["t"].topic_id == ZERO_TOPIC_ID
+    say(cluster, 0, 0, ZERO_TOPIC_ID)
+    assert cluster.controller.image.topics["t"].topic_id not in (ZERO_TOPIC_ID, topic_id)
+
+
+def test_the_id_of_another_topic_is_not_taken() -> None:
+    """Somebody has copied a log's folder: the topic gets an id of its own."""
+    cluster = Cluster(broker(0))
+    other = create(cluster, NewTopic("other", assignment=[(0, [0])])).topic_id
+    create(cluster, NewTopic("t", assignment=[(0, [0])]))
+    cluster.tree.transact(1, [SetData("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0]}}')], 0)
+    cluster.term(2)
+    say(cluster, 0, 0, other)
+    assert cluster.controller.image.topics["t"].topic_id not in (ZERO_TOPIC_ID, other)
+
+
+def test_a_topic_that_is_deleted_gets_no_id() -> None:
+    """What brokers still say of it comes too late."""
+    cluster, topic_id = without_id()
+    cluster.tree.transact(1, [Create(delete_topic_path("t"))], 0)
+    cluster.run(DeletionsRequested(["t"]))
+    say(cluster, 0, 0, topic_id)
+    say(cluster, 0, 0, ZERO_TOPIC_ID)
+    assert not any(line.startswith("* set /brokers/topics/t ") for line in cluster.told())
 
 
 def test_a_topic_that_is_made_anew_does_not_get_the_id_of_the_old_one() -> None:
@@ -252,9 +314,9 @@ def test_a_topic_that_is_made_anew_does_not_get_the_id_of_the_old_one() -> None:
     assert cluster.controller.image.topics["t"].topic_id not in (ZERO_TOPIC_ID, b"another topic id")
 
 
-def drop_the_id(cluster: Cluster) -> None:
+def drop_the_id(cluster: Cluster, *replicas: int) -> None:
     """As kafka-topics of 2.2.1 --alter writes topic t with a second partition."""
-    data = b'{"version":1,"partitions":{"0":[0],"1":[1]}}'
+    data = json.dumps({"version": 1, "partitions": {"0": replicas or [0], "1": replicas or [1]}}).encode()
     cluster.tree.transact(1, [SetData("/brokers/topics/t", data)], 0)
 
 

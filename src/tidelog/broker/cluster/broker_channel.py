@@ -5,13 +5,29 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Final, Protocol
 
-from tidelog.controller.events import Event, LogEndsLearned, ReplicasFailed, ReplicasPostponed, ReplicasStopped
+from tidelog.controller.events import (
+    Event,
+    LogEndsLearned,
+    ReplicasFailed,
+    ReplicasPostponed,
+    ReplicasStopped,
+    TopicIdsTold,
+)
 from tidelog.controller.result import Send
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
+from tidelog.model.identifiers import (
+    NO_LEADER_EPOCH,
+    ZERO_TOPIC_ID,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
 from tidelog.protocol.apis import ApiKey
 
 logger = logging.getLogger(__name__)
@@ -129,12 +145,16 @@ class Channel:
             }
             self._post(ReplicasStopped(self._broker_id, errors))
         elif send.key == ApiKey.LEADER_AND_ISR:
-            failed = _failed_partitions(send.message, response)
+            answers = list(_by_name(send.message, response))
+            failed = _partitions_with(ErrorCode.KAFKA_STORAGE_ERROR, answers)
             if failed:
                 self._post(ReplicasFailed(self._broker_id, failed))
-            postponed = _failed_partitions(send.message, response, ErrorCode.REPLICA_NOT_AVAILABLE)
+            postponed = _partitions_with(ErrorCode.REPLICA_NOT_AVAILABLE, answers)
             if postponed:
                 self._post(ReplicasPostponed(self._broker_id, postponed))
+            told = _told_ids(send.message, answers)
+            if told:
+                self._post(TopicIdsTold(self._broker_id, told))
         elif send.key == ApiKey.LIST_OFFSETS:
             self._post(LogEndsLearned(self._broker_id, _log_ends(response)))
 
@@ -150,17 +170,39 @@ def _log_ends(response: Any) -> dict[TopicPartition, tuple[LeaderEpoch, Offset]]
     }
 
 
-def _failed_partitions(
-    request: Any, response: Any, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR
-) -> list[TopicPartition]:
-    """Partitions that a LeaderAndIsr response (version 5 on: by topic id) reports with an error.
+def _by_name(request: Any, response: Any) -> Iterator[tuple[str, Any]]:
+    """Each topic of a LeaderAndIsr response (version 5 on: by topic id), with its name.
+
+    Of topics that the request named without an id the broker may tell one; they come in the request's order.
+    """
+    names = {topic.topic_id: topic.topic_name for topic in request.topic_states if topic.topic_id != ZERO_TOPIC_ID}
+    without_id = (topic.topic_name for topic in request.topic_states if topic.topic_id == ZERO_TOPIC_ID)
+    for topic in response.topics:
+        name = names.get(topic.topic_id) or next(without_id, None)
+        if name is not None:
+            yield name, topic
+
+
+def _partitions_with(code: ErrorCode, answers: Iterable[tuple[str, Any]]) -> list[TopicPartition]:
+    """Partitions whose answer is `code`.
 
     KAFKA_STORAGE_ERROR: their log directory has failed. REPLICA_NOT_AVAILABLE: the broker tries again by itself.
     """
-    names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
     return [
-        TopicPartition(names[topic.topic_id], error.partition_index)
-        for topic in response.topics
+        TopicPartition(name, error.partition_index)
+        for name, topic in answers
         for error in topic.partition_errors
-        if error.error_code == code and topic.topic_id in names
+        if error.error_code == code
     ]
+
+
+def _told_ids(request: Any, answers: Iterable[tuple[str, Any]]) -> dict[TopicPartition, TopicId]:
+    """Of topics that were named without an id: the one that the broker's logs have, zeros where they have none."""
+    without_id = {topic.topic_name for topic in request.topic_states if topic.topic_id == ZERO_TOPIC_ID}
+    return {
+        TopicPartition(name, error.partition_index): TopicId(topic.topic_id)
+        for name, topic in answers
+        if name in without_id
+        for error in topic.partition_errors
+        if error.error_code == ErrorCode.NONE
+    }

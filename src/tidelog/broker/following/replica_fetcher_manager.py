@@ -119,7 +119,8 @@ class ReplicaFetcherManager:
         if self._stopped or leader_id < 0:
             return
         if replica.topic_id == ZERO_TOPIC_ID:
-            logger.error("not followed: partition=%s reason=no topic id", replica.topic_partition)
+            # The controller asks for the topic's id, and orders again when it knows it.
+            logger.info("not followed for now: partition=%s reason=no topic id", replica.topic_partition)
             return
         log = replica.log
         log.begin_following()

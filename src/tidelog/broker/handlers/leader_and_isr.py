@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._between_brokers import require_controller
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
@@ -32,7 +32,7 @@ def handle(
     def answer(outcomes: dict[TopicPartition, ErrorCode]) -> messages.LeaderAndIsrResponse:
         response = messages.LeaderAndIsrResponse()
         for topic in request.topic_states:
-            errors = messages.LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic.topic_id)
+            errors = messages.LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=_topic_id(node, topic))
             response.topics.append(errors)
             for state in topic.partition_states:
                 errors.partition_errors.append(
@@ -47,6 +47,17 @@ def handle(
         return node.leadership.lead_or_follow(request).then(answer)
 
     return carry_out() if confirmed is None else confirmed.and_then(lambda _: carry_out())
+
+
+def _topic_id(node: Node, topic: messages.LeaderAndIsrRequest.LeaderAndIsrTopicState) -> TopicId:
+    """The topic's id. Where the controller knows none, it is told the one that this broker's logs have."""
+    if topic.topic_id != ZERO_TOPIC_ID:
+        return TopicId(topic.topic_id)
+    replicas = (
+        node.replicas.get(TopicPartition(topic.topic_name, each.partition_index)) for each in topic.partition_states
+    )
+    ids = (replica.topic_id for replica in replicas if replica is not None)
+    return next((topic_id for topic_id in ids if topic_id != ZERO_TOPIC_ID), ZERO_TOPIC_ID)
 
 
 def error_response(

@@ -311,18 +311,19 @@ class Leadership:
         config = log_config(self._config, self._metadata.image.topic_config(topic_partition.topic))
         logs = self._logs
         found = logs.get(topic_partition)
-        if found is not None and found.topic_id is not None and topic_id not in (ZERO_TOPIC_ID, found.topic_id):
+        if found is not None and found.topic_id not in (None, topic_id):
             # No replica of this life: a deleted topic's, which a power cut brought back or whose disk was away.
             # Or the disk has not let it be deleted yet.
             if self._postponed.deletion(topic_partition) is not None:
                 logs.delete(topic_partition)
                 self._postponed.drop_deletion(topic_partition)
-            else:
+            elif topic_id != ZERO_TOPIC_ID:
                 logger.warning(
                     "log of another topic put aside: partition=%s directory=%s", topic_partition, found.directory
                 )
                 logs.mark_stray(topic_partition)
-            self._marks.dropped(topic_partition)
+            if logs.get(topic_partition) is None:
+                self._marks.dropped(topic_partition)
         log = logs.create(topic_partition, None if topic_id == ZERO_TOPIC_ID else topic_id, config, is_new=is_new)
         if log.config != config:
             logs.set_config(topic_partition, config)
@@ -344,6 +345,14 @@ class Leadership:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if replica.log.directory in unsynced:
             return self._postpone(order, "its folder is not durable yet")
+        is_named = replica.topic_id == ZERO_TOPIC_ID != topic_id
+        if is_named:
+            try:
+                self._logs.assign_topic_id(replica.log, topic_id)
+            except RefusedForNow as error:
+                return self._postpone(order, error)
+            except KafkaError as error:
+                return error.code
         isr = broker_ids(state.isr)
         if partition_epoch >= replica.partition_epoch:
             replica.is_being_added = self._broker_id in state.adding_replicas
@@ -352,7 +361,8 @@ class Leadership:
             if partition_epoch > replica.partition_epoch:
                 assigned, adding = broker_ids(state.replicas), broker_ids(state.adding_replicas)
                 replicas.isr_committed(replica, IsrCommitted(isr, partition_epoch, assigned, adding))
-            return ErrorCode.NONE
+            # Without its topic's id a replica cannot be fetched.
+            return self._follow(replica, state) if is_named and state.leader != self._broker_id else ErrorCode.NONE
         if state.leader == self._broker_id:
             logger.info(
                 "leads: partition=%s leader_epoch=%d log_end=%d", topic_partition, epoch, replica.log.log_end_offset
@@ -384,10 +394,15 @@ class Leadership:
             )
             replicas.resign(replica, leader_id, epoch, partition_epoch)
             self._on_leadership_changed(topic_partition)
-            try:
-                self._fetcher_manager.follow(replica, leader_id, epoch, is_in_sync=self._broker_id in isr)
-            except KafkaError as error:
-                return error.code
+            return self._follow(replica, state)
+        return ErrorCode.NONE
+
+    def _follow(self, replica: Replica, state: messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState) -> ErrorCode:
+        leader_id, epoch = BrokerId(state.leader), LeaderEpoch(state.leader_epoch)
+        try:
+            self._fetcher_manager.follow(replica, leader_id, epoch, is_in_sync=self._broker_id in state.isr)
+        except KafkaError as error:
+            return error.code
         return ErrorCode.NONE
 
     # StopReplica.
