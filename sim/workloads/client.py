@@ -61,7 +61,22 @@ REQUEST_S_MAX: Final = 6.0
 _SIZE: Final = Struct(">i")
 
 
-class Client(asyncio.Protocol):
+class _Connection(asyncio.Protocol):
+    """A client's connection. What comes by one that the client has given up, or never took, is not heard."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def data_received(self, data: bytes) -> None:
+        if self._client.connection is self:
+            self._client.received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._client.connection is self:
+            self._client.lost(exc)
+
+
+class Client:
     """One connection; what it is asked while it has none fails with ConnectionError."""
 
     def __init__(self, network: Network, name: str, address: tuple[str, int]) -> None:
@@ -69,16 +84,21 @@ class Client(asyncio.Protocol):
         self._name = name
         self._address = address
         self._transport: asyncio.Transport | None = None
+        self.connection: _Connection | None = None
+        """The one by which it asks."""
         self._received = bytearray()
         self._waiting: dict[int, tuple[ApiKey, int, asyncio.Future[Any]]] = {}
         self._correlation_id = 0
 
     async def connect(self) -> None:
         """OSError when no process listens."""
-        transport, _ = await self._network.connect(lambda: self, *self._address)
+        connection = _Connection(self)
+        transport, _ = await self._network.connect(lambda: connection, *self._address)
         assert isinstance(transport, asyncio.Transport)
-        if not transport.is_closing():
-            self._transport = transport
+        if self._transport is not None:
+            transport.abort()  # Two callers have connected at the same time.
+        elif not transport.is_closing():
+            self._transport, self.connection = transport, connection
 
     @property
     def is_connected(self) -> bool:
@@ -117,11 +137,11 @@ class Client(asyncio.Protocol):
     def close(self) -> None:
         if self._transport is not None:
             self._transport.abort()
-            self._lost(None)
+            self.lost(None)
 
-    # asyncio's side.
+    # The connection's side.
 
-    def data_received(self, data: bytes) -> None:
+    def received(self, data: bytes) -> None:
         self._received += data
         while len(self._received) >= 4:
             (size,) = _SIZE.unpack_from(self._received)
@@ -135,11 +155,8 @@ class Client(asyncio.Protocol):
             if not future.done():
                 future.set_result(response)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._lost(exc)
-
-    def _lost(self, error: Exception | None) -> None:
-        self._transport = None
+    def lost(self, error: Exception | None) -> None:
+        self._transport = self.connection = None
         self._received.clear()
         waiting, self._waiting = self._waiting, {}
         for *_, future in waiting.values():
