@@ -52,6 +52,10 @@ def change_brokers(turn: ControllerTurn, event: BrokersChanged) -> list[BrokerId
     for id in come:
         turn.tell.everything_to(id)
         elect_offline(turn, state.partitions_on(id))
+        for topic_partition, image in state.partitions_on(id):
+            # The others know it as offline. Of what it has yet to fetch they hear when it joins the ISR.
+            if id in image.isr:
+                turn.tell.metadata_only(topic_partition)
     return come
 
 

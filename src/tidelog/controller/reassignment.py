@@ -30,8 +30,15 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from tidelog.controller.elections import choose_leader, create_partitions, online_replicas
+from tidelog.controller.elections import (
+    choose_leader,
+    create_partitions,
+    elect,
+    leads_from_now_on,
+    online_replicas,
+)
 from tidelog.controller.events import ReassignmentsRequested
+from tidelog.controller.lost_tails import complete_members
 from tidelog.controller.requests import (
     AlterReassignments,
     ListReassignments,
@@ -332,13 +339,13 @@ def _announce(turn: ControllerTurn, topic_partition: TopicPartition) -> None:
         return
     leader = image.leader
     if leader == NO_LEADER:
-        whole = turn.state.whole_replicas(topic_partition, image.isr)
-        elected = choose_leader(image.replicas, whole, online_replicas(turn, topic_partition, image))
-        leader = NO_LEADER if elected is None else elected
-    turn.write_state(topic_partition, leader, image.isr)
+        leader = _next_leader(turn, topic_partition, image.replicas)
+    _lead(turn, topic_partition, leader)
     # What it cannot have been by now it will be by its leader's next proposal.
     turn.moving.pop(topic_partition, None)
     turn.tell.partition(topic_partition)
+    if leader == NO_LEADER:
+        elect(turn, topic_partition, _image(turn, topic_partition), unclean=False)
     for broker_id in image.adding:
         if broker_id not in image.isr:
             turn.tell.new_replica(broker_id, topic_partition)
@@ -350,16 +357,38 @@ def _has_arrived(turn: ControllerTurn, topic_partition: TopicPartition) -> bool:
     if image is None or not image.is_reassigning or not image.has_state or not _exists(turn, topic_partition):
         return False
     target = move_of(image).target
-    return set(target) <= set(image.isr) and _successor(turn, topic_partition, target) is not None
+    return set(target) <= set(image.isr) and _successor(turn, topic_partition, target) != NO_LEADER
 
 
-def _successor(turn: ControllerTurn, topic_partition: TopicPartition, target: Sequence[BrokerId]) -> BrokerId | None:
+def _successor(turn: ControllerTurn, topic_partition: TopicPartition, target: Sequence[BrokerId]) -> BrokerId:
     """The leader at the end: the present one, if it is of the target, else the first of it that is live and in sync."""
     image = _image(turn, topic_partition)
     if image.leader in target and image.leader in turn.state.image.brokers:
         return image.leader
-    whole = turn.state.whole_replicas(topic_partition, image.isr)
-    return choose_leader(target, whole, online_replicas(turn, topic_partition, image))
+    return _next_leader(turn, topic_partition, target)
+
+
+def _next_leader(turn: ControllerTurn, topic_partition: TopicPartition, among: Sequence[BrokerId]) -> BrokerId:
+    """The first of some replicas that is live and has all that was committed; -1 where that is known of none.
+
+    A partition without a leader may be waiting for members of its ISR that have more (`tidelog.controller.lost_tails`).
+    """
+    image = _image(turn, topic_partition)
+    if topic_partition in turn.state.in_doubt:
+        return NO_LEADER
+    members = turn.state.whole_replicas(topic_partition, image.isr)
+    if image.leader == NO_LEADER:
+        members = complete_members(turn, topic_partition, members)
+    leader = choose_leader(among, members, online_replicas(turn, topic_partition, image))
+    return NO_LEADER if leader is None else leader
+
+
+def _lead(turn: ControllerTurn, topic_partition: TopicPartition, leader: BrokerId) -> None:
+    """Writes the next leader epoch, and who leads in it."""
+    image = _image(turn, topic_partition)
+    turn.write_state(topic_partition, leader, image.isr)
+    if image.leader == NO_LEADER != leader:
+        leads_from_now_on(turn, topic_partition, leader)
 
 
 def _finish(turn: ControllerTurn, group: Sequence[TopicPartition]) -> None:
@@ -369,8 +398,7 @@ def _finish(turn: ControllerTurn, group: Sequence[TopicPartition]) -> None:
         image = _image(turn, topic_partition)
         moves[topic_partition] = Move(move_of(image).target)
         if image.has_state:
-            leader = _successor(turn, topic_partition, moves[topic_partition].target)
-            turn.write_state(topic_partition, NO_LEADER if leader is None else leader, image.isr)
+            _lead(turn, topic_partition, _successor(turn, topic_partition, moves[topic_partition].target))
         for broker_id in image.removing:
             _remove(turn, topic_partition, broker_id)
         turn.moving.pop(topic_partition, None)

@@ -15,7 +15,7 @@ from tidelog.controller.events import (
     MembersDue,
     SessionsProven,
 )
-from tidelog.controller.requests import ElectionType, ElectLeaders
+from tidelog.controller.requests import AlterReassignments, ElectionType, ElectLeaders, ReassignPartition
 from tidelog.controller.settings import ControllerSettings
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.metadata.operations import Create, Delete
@@ -94,6 +94,36 @@ def test_the_preferred_replica_is_not_made_the_leader_meanwhile() -> None:
     [outcome] = cluster.ask(ElectLeaders(ElectionType.PREFERRED, [T0]))
     assert outcome.error is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     assert cluster.state == (-1, (0, 1))
+
+
+@pytest.mark.parametrize("target", [(1, 0, 2), (1, 0)], ids=["done at once", "fewer"])
+def test_a_reassignment_does_not_end_the_wait(target: tuple[int, ...]) -> None:
+    """Its targets are all in the ISR, but one that is away may have kept more. It is done once there is a leader."""
+    cluster = Booted([0, 1, 2])
+    cluster.booted(0, 1, 2)
+    cluster.restart_all(0, 1)
+    cluster.log_end(0, 70)
+    cluster.log_end(1, 80)
+    wish = ReassignPartition(T0, tuple(map(BrokerId, target)))
+    [outcome] = cluster.ask(AlterReassignments([wish]))
+    assert outcome.error is ErrorCode.NONE
+    assert cluster.state == (-1, (0, 1, 2))
+    cluster.come(0, 1, 2)
+    cluster.log_end(2, 95)
+    assert cluster.state == (2, (2,))
+    cluster.propose(2, 0, 1)
+    assert cluster.partition("t").replicas == target
+
+
+def test_a_reassignment_does_not_end_a_doubt() -> None:
+    """Whether sessions are of dead brokers is not known yet: no other leader is made meanwhile."""
+    cluster = Booted([0, 1, 2])
+    cluster.booted(1)
+    cluster.live(broker(0, 1), broker(1, 2), broker(2, 3))
+    cluster.term(2)
+    before = cluster.state
+    cluster.ask(AlterReassignments([ReassignPartition(T0, (BrokerId(2), BrokerId(1)))]))
+    assert cluster.state == before
 
 
 def test_members_with_equal_logs_stay_in_sync() -> None:
@@ -371,6 +401,29 @@ class TestSessionsThatOutliveTheirBrokers:
         assert cluster.state == (0, (0, 1, 2))
         [outcome] = cluster.ask(ElectLeaders(ElectionType.PREFERRED, [T0]))
         assert outcome.error is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+    def test_brokers_hear_that_a_member_is_back(self) -> None:
+        """It never left the ISR; all others have shown clients its replica as offline."""
+        cluster = Booted([0, 1, 2])
+        cluster.booted(1)
+        cluster.brokers = {BrokerId(0): broker(0, 1), BrokerId(1): broker(1, LATER)}
+        cluster.term(2)
+        assert cluster.state == (0, (0, 1, 2))
+        assert self.offline(cluster) == {0: [2], 1: [2]}
+        cluster.live(broker(0, 1), broker(1, LATER), broker(2, LATER))
+        assert cluster.state == (0, (0, 1, 2))
+        assert self.offline(cluster) == {0: [], 1: [], 2: []}
+
+    @staticmethod
+    def offline(cluster: Booted) -> dict[int, list[int]]:
+        """[broker] -> offline replicas of the partition, as it is told."""
+        told = cluster.sent("UpdateMetadataRequest").items()
+        return {
+            id: state.offline_replicas
+            for id, request in told
+            for topic in request.topic_states
+            for state in topic.partition_states
+        }
 
     def test_a_leader_that_was_away_waits_for_an_answer(self) -> None:
         """It was the leader itself that came back: another member leads as soon as it is known to live."""
