@@ -191,6 +191,8 @@ class SharePartition:
                 _add(acquired, each, batch_size)
             if acquired and self._is_suspect(acquired[-1].delivery_count - 1):
                 break
+            if self.end_offset <= batch.last_offset:
+                break  # Not all of it was taken in: what is behind it has to wait.
             offset = batch.last_offset + 1
             if self._locked >= self.settings.partition_max_record_locks and offset >= self.end_offset:
                 break
@@ -309,10 +311,13 @@ class SharePartition:
     def release(self, member: str) -> Change:
         """The member's session has ended: what it holds is free.
 
-        It has not failed with these records, so that the delivery that ends now does not count."""
-        change = Change()
+        It has not failed with these records, so that the delivery that ends now does not count, and no limit is reached
+        by it.
+        """
+        change = Change(takes_deliveries_back=True)
         for run in list(self._runs):
             if run.is_locked and run.member == member:
+                run.delivery_count -= 1
                 self._begin(run, RecordState.AVAILABLE, change)
         return change
 
@@ -367,6 +372,7 @@ class SharePartition:
         for run in change.runs:
             if run.change is change:
                 run.change = None
+                run.delivery_count += change.takes_deliveries_back
                 self._set(run, RecordState.ACQUIRED)
                 self._expect(max(run.deadline_ms, now_ms))
 

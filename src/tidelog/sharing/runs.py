@@ -21,6 +21,8 @@ class Change:
 
     runs: list[Run] = field(default_factory=list)
     """Of the partition; those that are split while the change is under way are joined by what was split off."""
+    takes_deliveries_back: bool = False
+    """Whether the deliveries that end by it do not count."""
 
     def batches(self) -> list[StateBatch]:
         """What is written, neighbours joined."""

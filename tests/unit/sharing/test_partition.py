@@ -20,8 +20,11 @@ def deliver(partition: SharePartition, member: str = "a", records_max: int = 500
 
 
 def release(partition: SharePartition, member: str = "a") -> None:
-    """Gives all that `member` holds back."""
-    partition.written(partition.release(member))
+    """`member` gives back all that it holds."""
+    held = [
+        Acknowledgement(run.first, run.last, [2]) for run in partition.runs if run.is_locked and run.member == member
+    ]
+    partition.written(partition.acknowledge(0, member, held))
 
 
 def told(partition: SharePartition, *acknowledgements: tuple[int, int, int], member: str = "a") -> list[StateBatch]:
@@ -129,6 +132,33 @@ def test_what_was_delivered_often_comes_by_itself_and_ever_less_of_it() -> None:
     ]
     assert partition.start_offset == 1
     assert deliver(partition) == [(1, 1, 5)]
+
+
+def test_sessions_that_end_count_no_delivery() -> None:
+    """As in Kafka 4.1: their members have not failed with what they held. What is not stored is held as before."""
+    partition = SharePartition(0)
+    for number in range(6):
+        member = f"m{number}"
+        assert deliver(partition, member) == [(0, 9, 1), (10, 19, 1)]
+        change = partition.release(member)
+        assert change.batches() == [(0, 19, RecordState.AVAILABLE, 0)]
+        partition.written(change)
+    assert deliver(partition) == [(0, 9, 1), (10, 19, 1)]
+    partition.failed(0, partition.release("a"))
+    assert told(partition, (0, 19, 2)) == [(0, 19, RecordState.AVAILABLE, 1)]
+
+
+def test_what_a_strict_fetch_leaves_of_a_batch_is_not_passed_over() -> None:
+    """Of the second batch, records that were delivered often come by themselves: not behind others."""
+    partition = SharePartition(0)
+    batches = [ReadBatch(0, 4), ReadBatch(5, 104), ReadBatch(105, 120)]
+    assert partition.acquire(0, "a", batches, 5, is_strict=True) == [(0, 4, 1)]
+    for count in (1, 2, 3):
+        assert partition.acquire(0, "b", batches[1:], 5, read_from=5, is_strict=True) == [(5, 9, count)]
+        told(partition, (5, 9, 2), member="b")
+    told(partition, (0, 4, 2))
+    assert partition.acquire(0, "c", batches, 10, is_strict=True) == [(0, 4, 2)]
+    assert partition.end_offset <= 104
 
 
 def test_a_lock_ends_when_its_time_is_over_unless_it_was_renewed() -> None:

@@ -217,14 +217,15 @@ class ShareFetch:
             for _, led in ready:
                 led.is_reading = False
             try:
-                results = outcome.result()
+                offsets = [offset for _, offset, _, _ in wanted]
+                for (place, led), result, offset, before in zip(
+                    ready, outcome.result(), offsets, truncations, strict=True
+                ):
+                    if led.is_current and led.replica.log.truncations == before and not self._is_abandoned:
+                        self._acquire(place, led, offset, result)
             except Exception as error:  # Whatever it is, the request is answered with it.
                 self.answer.fail(error)
                 return
-            offsets = [offset for _, offset, _, _ in wanted]
-            for (place, led), result, offset, before in zip(ready, results, offsets, truncations, strict=True):
-                if led.is_current and led.replica.log.truncations == before and not self._is_abandoned:
-                    self._acquire(place, led, offset, result)
             if self._got or self._is_last_look or self._is_abandoned:
                 self._finish()
             else:

@@ -196,7 +196,8 @@ class Offsets(Part):
                     result.writes.append(OffsetRecord(name, topic, partition, None))
                 else:
                     all_gone = False
-            if all_gone and group.is_empty and not self.store.has_open_transactions(name):
+            # A share group, whose offsets never expire here, goes when it is deleted.
+            if since_ms is not None and all_gone and group.is_empty and not self.store.has_open_transactions(name):
                 result.writes.extend(group.tombstones())
         result.replies.append((event.request_id, Remaining()))
 

@@ -33,10 +33,10 @@ class ShareState:
     """Since the last snapshot."""
 
     def with_update(self, value: messages.ShareUpdateValue) -> ShareState:
-        """After an update; one of an earlier snapshot says nothing new."""
+        """After an update; one of an earlier snapshot says nothing new, nor does an earlier start offset."""
         if value.snapshot_epoch < self.snapshot_epoch:
             return self
-        start_offset = self.start_offset if value.start_offset == UNINITIALIZED_START else value.start_offset
+        start_offset = max(value.start_offset, self.start_offset)
         return replace(
             self,
             leader_epoch=max(value.leader_epoch, self.leader_epoch),

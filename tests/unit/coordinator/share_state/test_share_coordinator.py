@@ -122,6 +122,17 @@ def test_writes_add_up() -> None:
     assert reply.batches == ((10, 11, 0, 1), (12, 13, 2, 2), (14, 19, 0, 1), (20, 21, 4, 5))
 
 
+def test_a_write_that_comes_late_takes_nothing_back() -> None:
+    """It was sent again on another connection, and the first copy comes behind what was written since."""
+    coordinator = initialized()
+    coordinator.write(StateBatch(5, 9, 2, 1))
+    coordinator.write(StateBatch(10, 19, 2, 1), start=10)
+    coordinator.write(StateBatch(20, 24, 0, 1), start=20)
+    coordinator.write(StateBatch(5, 9, 2, 1))
+    reply = coordinator.read()
+    assert (reply.start_offset, reply.batches) == (20, ((20, 24, 0, 1),))
+
+
 def test_malformed_batches_are_refused() -> None:
     coordinator = initialized()
     for batch in (StateBatch(9, 5, 2, 1), StateBatch(5, 9, 1, 1), StateBatch(5, 9, 7, 1), StateBatch(5, 9, 0, -1)):

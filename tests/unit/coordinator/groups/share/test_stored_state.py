@@ -8,6 +8,7 @@ import pytest
 from tests.unit.coordinator.groups.consumer.world import WALL_MS, World, topic_id, view
 
 from tidelog.coordinator.groups.consumer.member import Partitions
+from tidelog.coordinator.groups.offset_events import ExpireOffsets
 from tidelog.coordinator.groups.share.events import (
     ForgetTopics,
     PreparedOffsets,
@@ -152,3 +153,14 @@ def test_what_could_not_be_made_is_asked_for_by_the_next_heartbeat(shares: Share
     shares.world.ask(lambda _: told)
     assert shares.group.stored.initialized == {A: frozenset({0})}
     assert shares.heartbeat().to_initialize == {A: frozenset({1})}
+
+
+def test_a_group_without_members_is_kept(shares: Shares) -> None:
+    """Kafka's share groups never expire: their stored state would be taken for that of an older group."""
+    reply = shares.heartbeat()
+    shares.made(reply.to_initialize, reply.state_epoch)
+    shares.epochs["m"] = -1
+    shares.heartbeat()
+    assert shares.group.is_empty
+    shares.world.ask(lambda request_id: ExpireOffsets(WALL_MS + 60_000, 1, request_id))
+    assert shares.group.is_empty
