@@ -22,7 +22,7 @@ from tidelog.storage.settings_gate import AlwaysCurrent
 from tidelog.storage.tasks import DiskTask, SimpleTask, run_now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping, Sequence
+    from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
     from tidelog.model.identifiers import TopicPartition
     from tidelog.ports.clock import Clock
@@ -306,16 +306,17 @@ class LogMaintenance:
 
         return SimpleTask(f"checkpoints of {directory.path}", run, finish, directory.path)
 
-    def durability_tasks(self) -> list[DiskTask]:
+    def durability_tasks(self, changed: Collection[LogDirectory] = ()) -> list[DiskTask]:
         """Makes the creations, renames and removals of folders so far durable, one task a directory.
 
         However many logs were created, the cost is bounded: one sync a directory from 17 on. Answer a CreateTopics
-        once they have finished.
+        once they have finished. `changed`: directories that are synced in any case; of what has changed in them an
+        earlier task may be under way.
         """
         return [
             self._durability_task(directory)
             for directory in self._directories
-            if directory.needs_sync and directory.failure is None
+            if (directory.needs_sync or directory.created or directory in changed) and directory.failure is None
         ]
 
     def durability_task(self) -> DiskTask | None:
@@ -339,15 +340,17 @@ class LogMaintenance:
         return SimpleTask("sync new logs", run, finish)
 
     def _durability_task(self, directory: LogDirectory) -> DiskTask:
-        created, directory.created = directory.created, []
+        created = list(directory.created)
         directory.needs_sync = False
 
         def run() -> None:
             directory.sync_folders(created)
 
         def finish(error: OSError | None) -> None:
-            if error is not None and directory.task_failed(error, "syncing new logs"):
-                directory.created += created
+            if error is None:
+                durable = frozenset(created)
+                directory.created = [path for path in directory.created if path not in durable]
+            elif directory.task_failed(error, "syncing new logs"):
                 directory.needs_sync = True
 
         return SimpleTask(f"sync new logs in {directory.path}", run, finish, directory.path)

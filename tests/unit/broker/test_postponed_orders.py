@@ -18,6 +18,7 @@ from tidelog.model.identifiers import BrokerEpoch, TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.storage.log import Log
+from tidelog.storage.tasks import DiskTask
 
 SHORTAGES = [errno.EMFILE, errno.ENFILE, errno.ENOMEM]
 NOT_YET = ErrorCode.REPLICA_NOT_AVAILABLE
@@ -140,6 +141,50 @@ def test_a_log_whose_folder_is_not_durable_is_not_led(broker: Broker, disk: Faul
     broker.shell.advance(1_000)
     assert broker.replica("u").leader_epoch == 2
     assert broker.replica("u").leader is not None
+
+
+def test_a_deletion_is_answered_once_it_is_durable(broker: Broker, disk: FaultyDisk) -> None:
+    """A power cut would bring the folder back after the controller has forgotten its topic: it asks again."""
+    broker.lead("u")
+    lack(disk, errno.EMFILE, "", "fsync_directory")
+    assert stop(broker, "u", leader_epoch=-2, delete=True) == NOT_YET
+    assert broker.replica("u") is None
+    assert stop(broker, "u", leader_epoch=-2, delete=True) == NOT_YET, "That nothing is left to do is not durable."
+    plenty(disk)
+    assert stop(broker, "u", leader_epoch=-2, delete=True) == ErrorCode.NONE
+
+
+def test_a_deletion_in_a_directory_that_fails_is_not_told_as_done(
+    starts: Callable[..., Broker], disk: FaultyDisk
+) -> None:
+    """The folder may be there again when the directory is."""
+    broker = starts(directories=2)
+    broker.lead("u")
+    lack(disk, errno.EIO, "", "fsync_directory")
+    assert stop(broker, "u", leader_epoch=-2, delete=True) == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_log_is_not_led_while_its_folder_is_being_synced(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a task of the maintenance, which was there first."""
+    maintenance = broker.node.logs.maintenance
+    create = broker.node.logs.create
+
+    def create_and_begin_to_sync(*args: object, **names: object) -> Log:
+        log = create(*args, **names)  # type: ignore[arg-type]
+        under_way.extend(maintenance.durability_tasks())
+        return log
+
+    under_way: list[DiskTask] = []
+    monkeypatch.setattr(broker.node.logs, "create", create_and_begin_to_sync)
+    [directory] = broker.node.logs.directories
+    synced: list[str] = []
+    monkeypatch.setattr(directory, "sync_folders", synced.extend)
+    assert errors(broker.lead("u")) == [0]
+    assert [Path(path).name for path in synced] == ["u-0"]
+    for task in under_way:
+        task.run()
+        task.finish(None)
+    assert directory.created == []
 
 
 def test_a_leadership_refused_for_now_begins_later(

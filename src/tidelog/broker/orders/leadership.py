@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidelog.broker.cluster.metadata_cache import broker_ids
@@ -28,6 +28,7 @@ from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, Part
 from tidelog.model.topics import invalid_topic_name_reason
 from tidelog.replication.events import IsrCommitted
 from tidelog.storage.errors import RefusedForNow, StorageError
+from tidelog.storage.log_directory import directory_of
 from tidelog.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from tidelog.broker.orders.config_handler import ConfigHandler
     from tidelog.protocol import messages
     from tidelog.storage.log import Log
+    from tidelog.storage.log_directory import LogDirectory
     from tidelog.storage.log_manager import LogManager
 
 logger: Final = logging.getLogger(__name__)
@@ -420,10 +422,15 @@ class Leadership:
             for state in topic.partition_states
         )
 
+        deleted: dict[TopicPartition, LogDirectory] = {}
+
         def stop_one(
             order: tuple[TopicPartition, messages.StopReplicaRequest.StopReplicaPartitionState],
         ) -> tuple[TopicPartition, ErrorCode]:
             topic_partition, state = order
+            log = self._logs.get(topic_partition)
+            if state.delete_partition and log is not None:
+                deleted[topic_partition] = directory_of(log)
             return topic_partition, self._stop_one(
                 topic_partition, state.leader_epoch, request.broker_epoch, delete=state.delete_partition
             )
@@ -431,6 +438,27 @@ class Leadership:
         done: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
         deletes = any(state.delete_partition for _, state in orders)
         self._one_by_one(orders, stop_one, {}, done, LOGS_PER_TURN if deletes else PARTITIONS_PER_TURN)
+        return done.and_then(lambda outcomes: self._made_durable(outcomes, deleted)) if deletes else done
+
+    def _made_durable(
+        self, outcomes: dict[TopicPartition, ErrorCode], deleted: Mapping[TopicPartition, LogDirectory]
+    ) -> Deferred[dict[TopicPartition, ErrorCode]]:
+        """The outcomes, once no power cut brings back what was deleted: the controller forgets topics that are gone."""
+        tasks = self._logs.maintenance.durability_tasks(list(deleted.values()))
+        done: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
+
+        def told(_: object) -> None:
+            # Of what an earlier request has deleted it is not known where it was.
+            is_unsynced = any(each.needs_sync and each.failure is None for each in self._logs.directories)
+            for topic_partition, outcome in outcomes.items():
+                directory = deleted.get(topic_partition)
+                if outcome is ErrorCode.NONE and directory is not None and directory.failure is not None:
+                    outcomes[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+                elif outcome is ErrorCode.NONE and is_unsynced:
+                    outcomes[topic_partition] = ErrorCode.REPLICA_NOT_AVAILABLE
+            done.complete(outcomes)
+
+        gather([self._disk_scheduler.run(task) for task in tasks]).on_complete(told)
         return done
 
     def put_aside_unassigned(self) -> None:
