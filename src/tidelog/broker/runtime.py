@@ -440,13 +440,10 @@ class Runtime:
     # Settings.
 
     def _known_topic_ids(self) -> dict[str, TopicId]:
-        """What this broker's logs say, and what controllers told it."""
-        if self._logs is None:
+        """What controllers have told this broker. Its logs may be of deleted topics."""
+        if self._node is None:
             return {}
-        ids = {log.topic_partition.topic: log.topic_id for log in self._logs.logs() if log.topic_id is not None}
-        if self._node is not None:
-            ids |= {name: topic_id for topic_id, name in self._node.metadata.image.topic_names.items()}
-        return ids
+        return {name: topic_id for topic_id, name in self._node.metadata.image.topic_names.items()}
 
     def _settings_read(self, resource: ConfigResource, values: Mapping[str, str]) -> None:
         if self._node is None:

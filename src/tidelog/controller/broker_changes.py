@@ -54,7 +54,7 @@ def change_brokers(turn: ControllerTurn, event: BrokersChanged) -> list[BrokerId
         elect_offline(turn, state.partitions_on(id))
         for topic_partition, image in state.partitions_on(id):
             # The others know it as offline. Of what it has yet to fetch they hear when it joins the ISR.
-            if id in image.isr:
+            if id in image.isr and topic_partition.topic not in state.deleting:
                 turn.tell.metadata_only(topic_partition)
     return come
 

@@ -55,6 +55,7 @@ from tidelog.controller.events import (
     ReplicasStopped,
     SessionsProven,
     Submitted,
+    TopicIdsDue,
     TopicIdsTold,
     TopicsChanged,
     UncleanElectionAllowed,
@@ -85,7 +86,13 @@ from tidelog.controller.requests import (
 from tidelog.controller.result import Fence, Result
 from tidelog.controller.settings import ControllerSettings
 from tidelog.controller.state import ControllerState, Record
-from tidelog.controller.topic_ids import give_ids, learn_topic_ids
+from tidelog.controller.topic_ids import (
+    ask_again,
+    ask_again_later,
+    give_ids,
+    learn_topic_ids,
+    name_topics_from_before_ids,
+)
 from tidelog.controller.topics import adopt_topics, complete_topics, create_topics, grow_topics
 from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import ClusterImage
@@ -152,10 +159,13 @@ class Controller:
                 newcomers = change_brokers(turn, event)
                 self._deletions.broker_came(turn, newcomers)
                 brokers_came(turn, newcomers)
+                name_topics_from_before_ids(turn)
             case MarksChanged():
                 change_marks(turn, event)
             case TopicIdsTold():
                 learn_topic_ids(turn, event)
+            case TopicIdsDue():
+                ask_again(turn)
             case LogEndsLearned():
                 has_answered(turn, event)
                 learn_log_ends(turn, event)
@@ -173,6 +183,7 @@ class Controller:
                 fail_replicas(turn, event)
             case ReplicasPostponed():
                 lead_elsewhere(turn, event)
+                ask_again_later(turn, event.partitions)
             case LogDirectoryFailed(broker_id, notifications):
                 for path in notifications:
                     turn.write(Delete(path))

@@ -54,6 +54,11 @@ class TopicIdsTold:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicIdsDue:
+    """Brokers that have postponed orders about topics whose node has no id are to be asked again."""
+
+
+@dataclass(frozen=True, slots=True)
 class LogEndsLearned:
     """A broker's answer to the question where its logs of partitions without a leader end."""
 
@@ -211,6 +216,7 @@ Event: TypeAlias = (
     | BrokersChanged
     | MarksChanged
     | TopicIdsTold
+    | TopicIdsDue
     | LogEndsLearned
     | LogEndsDue
     | MembersDue

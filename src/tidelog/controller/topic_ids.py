@@ -1,23 +1,28 @@
 """Ids of topics whose node has none: a tool of 2.2 made the topic, or rewrote the node of one that has an id.
 
-Brokers take the log of a topic with another id for one of a deleted topic, and put it aside with all its records. So a
-topic that was led before gets a new id only when brokers in its ISRs have said that their logs have none. Until then
-brokers are told of it without an id, and their answers to LeaderAndIsr name the id that their logs have.
+Brokers take the log of a topic with another id for one of a deleted topic, and put it aside with all its records. So
+the brokers of a topic that was led before are asked, where its id is not known here: they are told of it without an id,
+and their answers to LeaderAndIsr name the id that their logs have. Members of the ISR are believed, for another replica
+may be that of a deleted namesake. An id is the whole topic's: partitions none of whose members live are not waited for.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
-from tidelog.controller.events import TopicIdsTold
+from tidelog.controller.events import TopicIdsDue, TopicIdsTold
 from tidelog.controller.topic_nodes import content_of
 from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import TopicImage
-from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition, dashless_id, format_topic_id
+from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition, dashless_id, format_topic_id
 
 logger = logging.getLogger(__name__)
+
+ASK_AGAIN_MS: Final = 2_000
+"""After a broker has postponed an order, which it tries again after a second."""
 
 
 def give_ids(turn: ControllerTurn, names: Sequence[str]) -> None:
@@ -32,10 +37,9 @@ def give_ids(turn: ControllerTurn, names: Sequence[str]) -> None:
         elif remembered is not None and remembered not in turn.state.image.topic_names:
             _write_id(turn, topic, remembered)
         elif topic.name not in turn.state.replicas_without_id:
-            turn.state.replicas_without_id[topic.name] = {}
+            turn.state.replicas_without_id[topic.name] = {index: set() for index in led}
             logger.warning("topic_id_missing: topic=%s asked_of=its replicas", topic.name)
-            for index in led:
-                turn.tell.partition(TopicPartition(topic.name, index))
+            _ask(turn, topic.name)
 
 
 def learn_topic_ids(turn: ControllerTurn, event: TopicIdsTold) -> None:
@@ -43,21 +47,50 @@ def learn_topic_ids(turn: ControllerTurn, event: TopicIdsTold) -> None:
     state = turn.state
     for topic_partition, topic_id in event.ids.items():
         name, index = topic_partition
-        topic = state.image.topics.get(name)
+        topic, image = state.image.topics.get(name), state.image.partition(topic_partition)
         if topic is None or topic.topic_id != ZERO_TOPIC_ID or name in state.deleting:
+            continue
+        if image is None or event.broker_id not in image.isr:
             continue
         if topic_id != ZERO_TOPIC_ID and topic_id not in state.image.topic_names:
             logger.info("topic_id_found: topic=%s id=%s broker=%d", name, format_topic_id(topic_id), event.broker_id)
             _write_id(turn, topic, topic_id)
-            continue
-        without_id = state.replicas_without_id.setdefault(name, {})
-        without_id.setdefault(index, set()).add(event.broker_id)
-        if all(
-            not without_id.get(index, set()).isdisjoint(image.isr)
-            for index, image in topic.partitions.items()
-            if image.has_state
-        ):
-            _write_id(turn, topic, new_topic_id(turn))
+        else:
+            # A partition that was made since then says nothing: its logs have no id yet.
+            state.replicas_without_id.get(name, {}).get(index, set()).add(event.broker_id)
+    name_topics_from_before_ids(turn)
+
+
+def name_topics_from_before_ids(turn: ControllerTurn) -> None:
+    """Gives new ids to topics of which all live members of ISRs have said that their logs have none."""
+    image = turn.state.image
+    for name, told in list(turn.state.replicas_without_id.items()):
+        members = {index: {id for id in _isr(turn, name, index) if id in image.brokers} for index in told}
+        if name not in image.topics or name in turn.state.deleting:
+            del turn.state.replicas_without_id[name]
+        elif any(members.values()) and all(members[index] <= said for index, said in told.items()):
+            _write_id(turn, image.topics[name], new_topic_id(turn))
+
+
+def ask_again_later(turn: ControllerTurn, postponed: Iterable[TopicPartition]) -> None:
+    """Brokers carry an order out later, and will not say so: they are asked again for the ids of their logs."""
+    if any(topic_partition.topic in turn.state.replicas_without_id for topic_partition in postponed):
+        turn.set_timer(ASK_AGAIN_MS, TopicIdsDue())
+
+
+def ask_again(turn: ControllerTurn) -> None:
+    for topic in standing(turn, list(turn.state.replicas_without_id)):
+        _ask(turn, topic.name)
+
+
+def _ask(turn: ControllerTurn, name: str) -> None:
+    for index in turn.state.replicas_without_id[name]:
+        turn.tell.partition(TopicPartition(name, index))
+
+
+def _isr(turn: ControllerTurn, name: str, index: int) -> Sequence[BrokerId]:
+    image = turn.state.image.partition(TopicPartition(name, index))
+    return () if image is None else image.isr
 
 
 def standing(turn: ControllerTurn, names: Sequence[str]) -> list[TopicImage]:
@@ -78,9 +111,13 @@ def new_topic_id(turn: ControllerTurn) -> TopicId:
 
 
 def _write_id(turn: ControllerTurn, topic: TopicImage, topic_id: TopicId) -> None:
-    """Writes it into the topic's node, and tells brokers of partitions that they know without it."""
-    turn.state.replicas_without_id.pop(topic.name, None)
     turn.write_topic(topic.name, replace(content_of(topic), topic_id=topic_id))
+    topic_is_named(turn, topic)
+
+
+def topic_is_named(turn: ControllerTurn, topic: TopicImage) -> None:
+    """Its id is in its node now: brokers are told, of partitions that they know without it."""
+    turn.state.replicas_without_id.pop(topic.name, None)
     for index, image in topic.partitions.items():
         if image.has_state:
             turn.tell.partition(TopicPartition(topic.name, index))

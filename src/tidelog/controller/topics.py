@@ -27,7 +27,7 @@ from tidelog.controller.requests import (
 from tidelog.controller.result import Fence
 from tidelog.controller.settings import Placement
 from tidelog.controller.state import NodeRead
-from tidelog.controller.topic_ids import give_ids, new_topic_id, standing
+from tidelog.controller.topic_ids import give_ids, new_topic_id, standing, topic_is_named
 from tidelog.controller.topic_nodes import TOPIC_NODE_SIZE_MAX, content_of
 from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import ConfigResource, ConfigResourceType, PartitionImage, TopicImage
@@ -363,7 +363,10 @@ def _adopt_topic(turn: ControllerTurn, node: TopicNode, data: bytes) -> bool:
         reason = f"{path} was changed by another client, for partitions {partitions}: use a reassignment"
         _put_back(turn, node, known, reason, added)
     else:
+        is_named = known.topic_id == ZERO_TOPIC_ID != content.topic_id
         turn.state.replay(NodeRead(path, data, node.version))
+        if is_named:
+            topic_is_named(turn, turn.state.image.topics[name])
         return content.topic_id == ZERO_TOPIC_ID != known.topic_id
     return False
 

@@ -418,12 +418,17 @@ class LogManager:
             )
 
     def assign_topic_id(self, log: Log, topic_id: TopicId) -> None:
-        """Gives a log from before topic ids its identity."""
-        try:
-            replace_file(self._disk, f"{log.directory}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
-        except OSError as error:
-            raise log.folder.fail(error, f"writing {PARTITION_METADATA} of") from error
-        log.topic_id = topic_id
+        """Gives a log from before topic ids its identity, and so its copy on the way to another directory, first: it
+        will take the log's place.
+        """
+        for each in (self.futures.get(log.topic_partition), log):
+            if each is None:
+                continue
+            try:
+                replace_file(self._disk, f"{each.directory}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
+            except OSError as error:
+                raise each.folder.fail(error, f"writing {PARTITION_METADATA} of") from error
+            each.topic_id = topic_id
 
     def _choose(self, log_dir: str | None) -> LogDirectory:
         wanted = None if log_dir is None else log_dir.rstrip("/") or "/"

@@ -144,6 +144,14 @@ class ManualShell:
         return sum(not timer.cancelled for _, _, timer in self.timers)
 
 
+def deletion_of(topic: str, partition: int = 0) -> messages.StopReplicaRequest:
+    """The controller's order to delete a replica."""
+    request = messages.StopReplicaRequest
+    state = request.StopReplicaPartitionState(partition_index=partition, leader_epoch=-2, delete_partition=True)
+    topics = [request.StopReplicaTopicState(topic_name=topic, partition_states=[state])]
+    return request(controller_id=0, controller_epoch=1, broker_epoch=7, topic_states=topics)
+
+
 class FakeController:
     """Remembers what it was asked; answers by `on_submit`. Whoever says so is the controller, unless in `refused`."""
 
@@ -358,25 +366,7 @@ class Broker:
         return response
 
     def delete(self, topic: str, partition: int = 0) -> messages.StopReplicaResponse:
-        return self.ask(
-            ApiKey.STOP_REPLICA,
-            4,
-            messages.StopReplicaRequest(
-                controller_id=0,
-                controller_epoch=1,
-                broker_epoch=7,
-                topic_states=[
-                    messages.StopReplicaRequest.StopReplicaTopicState(
-                        topic_name=topic,
-                        partition_states=[
-                            messages.StopReplicaRequest.StopReplicaPartitionState(
-                                partition_index=partition, leader_epoch=-2, delete_partition=True
-                            )
-                        ],
-                    )
-                ],
-            ),
-        )
+        return self.ask(ApiKey.STOP_REPLICA, 4, deletion_of(topic, partition))
 
     # A client's part.
 

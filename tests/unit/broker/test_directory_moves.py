@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.harness import Broker, make_batch
+from tests.unit.broker.harness import Broker, deletion_of, make_batch, topic_id_of
 from tests.unit.broker.replica_harness import ReplicaCluster
 
 from tidelog.broker.logs.directory_moves import LAST_BYTES_MAX, RETRY_MS, Moves
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition, format_topic_id
 from tidelog.ports.disk import FileRange
 from tidelog.ports.real import SystemDisk
 from tidelog.protocol import messages
@@ -243,7 +243,7 @@ def test_a_deleted_topic_leaves_no_copy(broker: Broker, tmp_path: Path) -> None:
         broker.shell.run_turns()
         broker.shell.run_pool()
     assert "second/t-0-future" in folders(tmp_path)
-    broker.delete("t")
+    broker.send(ApiKey.STOP_REPLICA, 4, deletion_of("t"))
     assert folders(tmp_path) == ["first/t-0-delete", "second/t-0-delete"]
     broker.shell.pool_waits = False
     broker.shell.run_pool()
@@ -293,6 +293,25 @@ def test_the_rate_of_moves(broker: Broker, tmp_path: Path) -> None:
     broker.shell.advance(1000 * (size // rate) - 10_000 + 3_000)
     assert broker.replica("t").log.owner.path == f"{tmp_path}/second"
     assert broker.replica("t").log.size == size
+
+
+def test_a_copy_gets_the_id_that_its_log_gets(tmp_path: Path) -> None:
+    """The move began while the topic had no id, which a tool had dropped; followers fetch by it."""
+    broker = Broker("", directories(tmp_path))
+    broker.lead("t", topic_id=ZERO_TOPIC_ID)
+    fill(broker, 100)
+    set_rate(broker, 50_000)
+    alter(broker, tmp_path / "second")
+    broker.shell.advance(1_000)
+    assert broker.node.logs.futures.get(T0) is not None
+    broker.lead("t")
+    set_rate(broker, 100_000_000)
+    broker.shell.advance(60_000)
+    replica = broker.replica("t")
+    assert replica.log.owner.path == f"{tmp_path}/second"
+    assert replica.topic_id == topic_id_of("t")
+    assert format_topic_id(replica.topic_id) in (Path(replica.log.directory) / "partition.metadata").read_text()
+    broker.close()
 
 
 def test_a_follower_moves_while_it_follows_and_is_cut(tmp_path: Path) -> None:

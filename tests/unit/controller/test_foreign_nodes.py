@@ -12,8 +12,10 @@ from tidelog.controller.events import (
     Elected,
     PreferredElectionRequested,
     ReassignmentsRequested,
+    ReplicasPostponed,
     ReplicasStopped,
     Submitted,
+    TopicIdsDue,
     TopicIdsTold,
     TopicNode,
     TopicsChanged,
@@ -38,7 +40,7 @@ from tidelog.metadata.znodes import (
     encode_topic,
 )
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
+from tidelog.model.identifiers import NO_LEADER, ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 
 
 def create(cluster: Cluster, topic: NewTopic) -> CreatedTopic:
@@ -273,14 +275,63 @@ def test_the_id_that_brokers_logs_have_is_the_topics() -> None:
 
 
 def test_a_topic_of_whose_logs_none_has_an_id_gets_a_new_one() -> None:
-    """Once a member of each partition's ISR has said so: one from before topic ids (KIP-516)."""
+    """Once all live members of its ISR have said so: one from before topic ids (KIP-516). Brokers of a version that
+    does not know the question answer in the same way."""
     cluster, topic_id = without_id(0, 1)
     say(cluster, 1, 1, ZERO_TOPIC_ID)
-    cluster.live(broker(0), broker(1), broker(2))
-    say(cluster, 2, 0, ZERO_TOPIC_ID)
-    assert cluster.controller.image.topics["t"].topic_id == ZERO_TOPIC_ID
     say(cluster, 0, 0, ZERO_TOPIC_ID)
+    assert cluster.controller.image.topics["t"].topic_id == ZERO_TOPIC_ID
+    say(cluster, 1, 0, ZERO_TOPIC_ID)
     assert cluster.controller.image.topics["t"].topic_id not in (ZERO_TOPIC_ID, topic_id)
+
+
+def test_a_member_that_dies_is_waited_for_no_longer() -> None:
+    cluster, topic_id = without_id(0, 1)
+    say(cluster, 0, 0, ZERO_TOPIC_ID)
+    cluster.live(broker(0))
+    assert cluster.controller.image.topics["t"].topic_id not in (ZERO_TOPIC_ID, topic_id)
+
+
+def test_a_dead_partition_does_not_keep_the_id_from_the_others() -> None:
+    """An id is the whole topic's: the partition whose broker is gone for good need not be asked."""
+    cluster = Cluster(broker(0), broker(1))
+    create(cluster, NewTopic("t", assignment=[(0, [0]), (1, [1])]))
+    drop_the_id(cluster)
+    cluster.brokers.pop(BrokerId(1))
+    cluster.term(2)
+    assert cluster.partition("t", 1).leader == NO_LEADER
+    say(cluster, 0, 0, ZERO_TOPIC_ID)
+    assert cluster.controller.image.topics["t"].topic_id != ZERO_TOPIC_ID
+
+
+def test_a_replica_that_is_not_in_sync_is_not_believed() -> None:
+    """Its folder may be that of a deleted topic of the name, which its disk has brought back."""
+    cluster, topic_id = without_id(0, 1)
+    cluster.live(broker(0), broker(1, 301))
+    assert cluster.partition("t").isr == (0,)
+    say(cluster, 1, 0, TopicId(b"the former topic"))
+    assert cluster.controller.image.topics["t"].topic_id == ZERO_TOPIC_ID
+    say(cluster, 0, 0, topic_id)
+    assert cluster.controller.image.topics["t"].topic_id == topic_id
+
+
+def test_a_broker_that_postponed_the_order_is_asked_again() -> None:
+    """It carries the order out by itself, and says nothing more."""
+    cluster, topic_id = without_id()
+    cluster.run(ReplicasPostponed(BrokerId(0), [TopicPartition("t", 0)]))
+    [due] = [timer.event for timer in cluster.last.timers if isinstance(timer.event, TopicIdsDue)]
+    cluster.run(due)
+    assert [topic.topic_name for topic in cluster.sent("LeaderAndIsrRequest")[0].topic_states] == ["t"]
+    say(cluster, 0, 0, topic_id)
+    assert cluster.controller.image.topics["t"].topic_id == topic_id
+
+
+def test_an_id_that_somebody_else_writes_is_told() -> None:
+    """An operator, upon the warning, or a controller that was deposed a moment later."""
+    cluster, topic_id = without_id()
+    put_topic(cluster, TopicAssignment({0: [0], 1: [1]}, topic_id))
+    told = [topic for id in (0, 1) for topic in cluster.sent("LeaderAndIsrRequest")[id].topic_states]
+    assert [topic.topic_id for topic in told] == [topic_id, topic_id]
 
 
 def test_the_id_of_another_topic_is_not_taken() -> None:

@@ -9,6 +9,7 @@ from tests.unit.controller.test_damaged_replicas import LATER, T0, Marked, damag
 from tidelog.controller.elections import UNCLEAN_SETTING
 from tidelog.controller.events import (
     ConfigsChanged,
+    DeletionsRequested,
     LeaderBalanceDue,
     LogEndsDue,
     LogEndsLearned,
@@ -20,6 +21,7 @@ from tidelog.controller.settings import ControllerSettings
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.metadata.operations import Create, Delete
 from tidelog.metadata.replica_marks import booted_path
+from tidelog.metadata.znodes import delete_topic_path
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import BrokerId, LeaderEpoch, Offset
 
@@ -413,6 +415,17 @@ class TestSessionsThatOutliveTheirBrokers:
         cluster.live(broker(0, 1), broker(1, LATER), broker(2, LATER))
         assert cluster.state == (0, (0, 1, 2))
         assert self.offline(cluster) == {0: [], 1: [], 2: []}
+
+    def test_of_a_topic_that_is_deleted_brokers_hear_nothing_more(self) -> None:
+        """They would show it again, and for good."""
+        cluster = Booted([0, 1, 2])
+        cluster.booted(1)
+        cluster.brokers = {BrokerId(0): broker(0, 1), BrokerId(1): broker(1, LATER)}
+        cluster.term(2)
+        cluster.tree.transact(SESSION, [Create(delete_topic_path("t"))], 0)
+        cluster.run(DeletionsRequested(["t"]))
+        cluster.live(broker(0, 1), broker(1, LATER), broker(2, LATER))
+        assert 0 not in self.offline(cluster)
 
     @staticmethod
     def offline(cluster: Booted) -> dict[int, list[int]]:

@@ -40,11 +40,10 @@ _FINAL: Final = (
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.INVALID_UPDATE_VERSION,
     ErrorCode.NEW_LEADER_ELECTED,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.INVALID_REQUEST,
 )
-"""Errors of a partition after which the same question would get the same answer."""
+"""Errors of a partition after which the same question would get the same answer. That the topic is not known is none of
+them: the controller's broker may hear of it later than the leader."""
 
 
 class AlterPartitionManager:
@@ -105,12 +104,14 @@ class AlterPartitionManager:
 
     def _ask(self) -> None:
         self._is_scheduled = False
+        if self._is_asking or self._stopped:
+            return
         asked: dict[TopicPartition, tuple[Replica, IsrProposed]] = {}
         for replica, proposal in list(self._wanted.items()):
             del self._wanted[replica]
             if replica.leader is not None and replica.leader.proposal is proposal:
                 asked[replica.topic_partition] = (replica, proposal)
-        if not asked or self._is_asking or self._stopped:
+        if not asked:
             return
         self._is_asking = True
         own_epoch = self._environment.broker_epoch
