@@ -196,9 +196,9 @@ def test_a_topic_is_deleted_during_a_slice(broker: Broker, tmp_path: Path) -> No
     put(broker, "u", 30)
     log = broker.replica("t").log
     in_the_middle(broker, log)
-    broker.delete("t")
     # The slice is the only one that has to wait.
     broker.shell.pool_waits = False
+    broker.delete("t")
     broker.lead("t", leader_epoch=3, topic_id=bytes(15) + b"x")
     clean(broker)
     assert not broker.logs.offline_directories

@@ -344,7 +344,7 @@ def test_a_replica_that_is_taken_away_does_not_say_that_there_is_no_topic(start_
         partition_index=0, leader_epoch=1, delete_partition=True
     )
     topic = messages.StopReplicaRequest.StopReplicaTopicState(topic_name="safe", partition_states=[moved])
-    broker.ask(
+    broker.send(
         ApiKey.STOP_REPLICA,
         4,
         messages.StopReplicaRequest(controller_id=0, controller_epoch=1, broker_epoch=7, topic_states=[topic]),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from tidelog.storage.cleaner.choice import LogToClean
-    from tidelog.storage.cleaner.replacement import Step
+    from tidelog.storage.cleaner.replacement import Remaining
     from tidelog.storage.cleaner.settings import CleanerSettings
     from tidelog.storage.log import Log
     from tidelog.storage.segment import Segment
@@ -66,7 +66,7 @@ class Cleaning:
         self._steps = self._work()
         self._wanted: _Replacement | _Renaming | None = None
         """What the slice has led to."""
-        self._steps_left: list[Step] = []
+        self._steps_left: list[Remaining] = []
         """Of the last replacement."""
         self._cleaned: Segment | None = None
         """What is being written."""
@@ -108,7 +108,7 @@ class Cleaning:
         if isinstance(wanted, _Replacement):
             self._replace(wanted)
         elif wanted is not None:
-            self.log.folder.finish_up_to(self._steps_left.pop(0))
+            self.log.folder.finish_up_to(self._steps_left.pop(0).step)
         if self.is_over:
             if self._passed_over is not None:
                 self.cleaned_to = max(min(self.cleaned_to, self._passed_over), self._to_clean.first_dirty_offset)
@@ -117,7 +117,7 @@ class Cleaning:
 
     def _replace(self, wanted: _Replacement) -> None:
         replaced, cleaned = wanted
-        steps: list[Step] | None = None
+        steps: list[Remaining] | None = None
         try:
             steps = replace(self.log, replaced, cleaned)
         finally:
@@ -137,7 +137,7 @@ class Cleaning:
         """Removes what is half done, but ends what is half replaced. OSError."""
         self._steps.close()
         if self._steps_left and not self.log.is_offline:
-            self.log.folder.finish_up_to(self._steps_left.pop())
+            self.log.folder.finish_up_to(self._steps_left.pop().step)
         if self._cleaned is not None:
             drop_cleaned(self.log, self._cleaned)
 
@@ -178,8 +178,8 @@ class Cleaning:
             yield from rewriter.run(group, cleaned)
             sync_cleaned(cleaned)
             yield _Replacement(group, cleaned)
-            log.folder.at_current_path(log.folder.disk.fsync_directory)
             while self._steps_left:
+                self._steps_left[0].sync()
                 yield _Renaming()
-                log.folder.at_current_path(log.folder.disk.fsync_directory)
+            log.folder.at_current_path(log.folder.disk.fsync_directory)
         self.cleaned_to = end

@@ -9,7 +9,8 @@
 Renames are done by the thread that owns the log, which looks before step 2 whether the old segments are still there;
 from then on the log has the cleaned one. After each of the steps 2 to 5 an I/O thread syncs the folder: a power cut may
 lose the renames since the last sync in any order. Where something else is to happen to the log's files between two
-steps, the rest is done first, without a sync. Readers that still have the old segments at hand go on with their files.
+steps, the owner does the rest first, syncs included. Readers that still have the old segments at hand go on with their
+files.
 
 Where the disk refuses step 2, nothing was replaced: the .log file is the last that is renamed then. Where it refuses a
 later one, the log has the cleaned segment, whatever its files are called, and the rest is done before anything else
@@ -19,7 +20,7 @@ happens to the log's files.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.storage.file_names import CLEANED, SWAP
 from tidelog.storage.producer_recovery import discard_snapshot
@@ -31,8 +32,31 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from tidelog.storage.log import Log
+    from tidelog.storage.log_folder import LogFolder
 
     Step: TypeAlias = Callable[[], None]
+
+
+class FolderSync:
+    """Makes the renames so far durable, once: an I/O thread does, or whoever is to take the next step before."""
+
+    def __init__(self, folder: LogFolder) -> None:
+        self._folder = folder
+        self._is_done = False
+
+    def __call__(self) -> None:
+        if not self._is_done:
+            self._folder.at_current_path(self._folder.disk.fsync_directory)
+            self._is_done = True
+
+
+class Remaining(NamedTuple):
+    """A step of a replacement that is left."""
+
+    sync: FolderSync
+    """To be done before, in any thread."""
+    step: Step
+    """For `LogFolder.finish_up_to`, by the thread that owns the log."""
 
 
 def cleaned_segment(log: Log, base_offset: int, now_ms: int) -> Segment:
@@ -56,11 +80,10 @@ def sync_cleaned(segment: Segment) -> None:
     segment.forget_files()
 
 
-def replace(log: Log, replaced: list[Segment], cleaned: Segment) -> list[Step] | None:
+def replace(log: Log, replaced: list[Segment], cleaned: Segment) -> list[Remaining] | None:
     """Puts `cleaned`, which is durable, in place of `old`; None where these are not the log's any more. OSError.
 
-    Gives the steps that are left: each is to be done by `LogFolder.finish_up_to`, when the renames before are durable.
-    The log's first offsets, ends and epochs stay as they are.
+    Gives the steps that are left, in their order. The log's first offsets, ends and epochs stay as they are.
     """
     segments = log.segments
     try:
@@ -80,8 +103,10 @@ def replace(log: Log, replaced: list[Segment], cleaned: Segment) -> list[Step] |
         if segment is not replaced[0]:
             removals.append(functools.partial(discard_snapshot, folder, segment.base_offset, delay_ms))
     names: list[Step] = [functools.partial(cleaned.rename, "", log_only=True), functools.partial(cleaned.rename, "")]
-    folder.unfinished = [*folder.unfinished, *removals, *names]
-    return [removals[-1], *names]
+    left = [Remaining(FolderSync(folder), step) for step in (removals[-1], *names)]
+    before_names = [step for each in left[1:] for step in (each.sync, each.step)]
+    folder.unfinished = [*folder.unfinished, left[0].sync, *removals, *before_names]
+    return left
 
 
 def drop_cleaned(log: Log, cleaned: Segment) -> None:
