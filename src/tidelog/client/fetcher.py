@@ -276,11 +276,11 @@ class Fetcher:
 
     async def _start_fetches(self) -> None:
         self._reap()
-        if self._ready.bytes >= BUFFERED_BYTES_MAX or not (self._is_stale or self._resume_at):
-            return
         now = time.monotonic()
+        self._end_rests(now)
+        if self._ready.bytes >= BUFFERED_BYTES_MAX or not self._is_stale:
+            return
         self._is_stale = False
-        self._resume_at = {tp: at for tp, at in self._resume_at.items() if at > now}
         self._notice_replaced_topics()
         busy = {tp for partitions in self._busy.values() for tp in partitions}
         asked = set(self._asked.values())
@@ -464,6 +464,12 @@ class Fetcher:
         """Leaves partitions alone for a moment."""
         at = time.monotonic() + self._pause_s()
         self._resume_at.update(dict.fromkeys(partitions, at))
+
+    def _end_rests(self, now: float) -> None:
+        """Forgets the rests that are over: `wait` would end at once for each."""
+        resting = {tp: at for tp, at in self._resume_at.items() if at > now}
+        self._is_stale = self._is_stale or len(resting) < len(self._resume_at)
+        self._resume_at = resting
 
     def _ended(self, topic_partition: TopicPartition, offset: int) -> bool:
         return self._ends is not None and offset >= self._ends.get(topic_partition, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import defaultdict
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tests.unit.client.log_broker import LogBroker
 from tests.unit.client.scripted_broker import DROP, SILENCE
 
+from tidelog.client import fetcher as fetcher_module
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import OffsetOutOfRange, TopicChanged
 from tidelog.client.fetcher import Fetcher
@@ -147,6 +149,24 @@ async def test_an_offset_is_not_reset_before_what_comes_before_it_is_taken() -> 
                 await fetcher.advance()
                 await fetcher.wait()
             assert (asked, data.fetch_offset) == ([2], 5)
+            await fetcher.close()
+
+
+async def test_a_full_buffer_is_waited_with_though_a_partitions_rest_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing to send before a piece is taken: a wait that ended at once would be a busy loop."""
+    monkeypatch.setattr(fetcher_module, "BUFFERED_BYTES_MAX", 1)
+    partition = TopicPartition("t", 0)
+    with LogBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        async with Cluster(broker.bootstrap) as cluster:
+            fetcher = Fetcher(cluster, {partition: 0})
+            while not fetcher._ready:
+                await fetcher.advance()
+                await fetcher.wait()
+            fetcher._resume_at[partition] = time.monotonic()
+            await fetcher.advance()
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(fetcher.wait(), 0.1)
             await fetcher.close()
 
 
