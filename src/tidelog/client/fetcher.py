@@ -69,7 +69,7 @@ Recover = Callable[[OffsetOutOfRange], "int | None"]
 raises the error."""
 
 Replaced = Callable[[TopicChanged, "list[TopicPartition]"], object]
-"""Told when a topic that is read was deleted and made again, with its partitions, which are dropped; may raise."""
+"""Told when a topic that is read was deleted and made again, with its partitions, which are left; may raise."""
 
 
 def _raise(error: TopicChanged, partitions: list[TopicPartition]) -> None:
@@ -345,7 +345,8 @@ class Fetcher:
             self._topic_ids[topic] = present
             if former != ZERO_TOPIC_ID:
                 partitions = sorted(tp for tp in self.positions if tp.topic == topic)
-                self.drop(partitions)
+                for topic_partition in partitions:
+                    self.leave(topic_partition)
                 self._replaced(TopicChanged(topic, former, present), partitions)
 
     def _start(self, work: Coroutine[Any, Any, None], partitions: Collection[TopicPartition]) -> asyncio.Task[None]:

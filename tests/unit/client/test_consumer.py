@@ -575,6 +575,27 @@ async def test_a_topic_that_was_made_again_is_read_from_where_the_reset_says(res
             assert [offset for _, offset in await read(consumer, 5)] == [0, 1, 2, 3, 4]
 
 
+async def test_a_paused_partition_stays_paused_when_its_topic_is_made_again() -> None:
+    """Its position is found anew; its records come after `resume`."""
+    chosen = ConsumerSettings(auto_offset_reset="earliest", auto_commit=False)
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 3)
+        async with Cluster(broker.bootstrap) as cluster, Consumer(cluster, "g", chosen) as consumer:
+            consumer.subscribe(["t"])
+            await read(consumer, 3)
+            consumer.pause([T0])
+            broker.batches.clear()
+            broker.topic_id = NEXT_TOPIC_ID
+            broker.append(0, 2)
+            await cluster.run(cluster.routing.refresh(["t"], cluster.routing.deadline()))
+            while consumer.position(T0) != 0:
+                assert await consumer.poll(0.05) is None
+            assert consumer.paused == {T0}
+            assert await consumer.poll(0.1) is None
+            consumer.resume([T0])
+            assert await read(consumer, 2) == [(0, 0), (0, 1)]
+
+
 async def test_offsets_of_a_topic_are_not_committed_for_the_next_one_of_its_name() -> None:
     """Others ask for metadata too, so that a commit may come before the consumer has noticed."""
     with GroupBroker(partitions=1) as broker:
