@@ -282,23 +282,18 @@ class Routing:
         return dataclasses.replace(view, partitions=partitions)
 
     def require_topics(
-        self, topics: Collection[str], deadline: Deadline, *, create: bool = False, anew: bool = False
+        self, topics: Collection[str], deadline: Deadline, *, create: bool = False
     ) -> Operation[dict[str, TopicView]]:
         """The topics, from memory or from Metadata; raises KafkaError for the first that does not exist.
 
-        A topic unknown to the broker asked is asked for again for a second: it may just have been created. With `anew`
-        each is asked for once in any case; what is known of it holds for others meanwhile.
+        A topic unknown to the broker asked is asked for again for a second: it may just have been created.
         """
         started = self.now()
         attempt = 0
-        asked: set[str] = set()
-        while missing := [name for name in topics if name not in self.topics or (anew and name not in asked)]:
-            asked.update(missing)
+        while missing := [name for name in topics if name not in self.topics]:
             errors = yield from self.refresh(missing, deadline, create=create)
             for name, error in errors.items():
-                waited = self.now() - started
-                fresh = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and waited < UNKNOWN_TOPIC_PATIENCE_S
-                if not fresh and (error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not error.retriable):
+                if not _may_pass(error, self.now() - started):
                     raise topic_error(name, error)
             attempt += 1
             if errors and not (yield from self.pause(attempt, deadline)):
@@ -318,15 +313,17 @@ class Routing:
 
         `build` makes the request for the partitions of one leader, `parse` takes its response apart. Retriable errors
         and lost connections are tried again, with fresh metadata, until the deadline; what remains is each
-        partition's result or its error. ConnectionFailed when a leader stays out of reach.
+        partition's result or its error, also where its topic does not exist. ConnectionFailed when a leader stays out
+        of reach.
         """
         results: dict[TopicPartition, R | KafkaError] = {}
+        missing_since: dict[str, float] = {}
         pending = dict(items)
         attempt = 0
         while pending:
             failure: ClientError | None = None
             retriable: dict[TopicPartition, KafkaError] = {}
-            groups = yield from self._by_leader(pending, deadline, retriable, results)
+            groups = yield from self._by_leader(pending, deadline, missing_since, retriable, results)
             calls = [
                 Call(address, build(group), min(self.call_timeout_s, deadline.remaining_s))
                 for address, group in groups.items()
@@ -361,26 +358,45 @@ class Routing:
         self,
         pending: Mapping[TopicPartition, V],
         deadline: Deadline,
+        missing_since: dict[str, float],
         retriable: dict[TopicPartition, KafkaError],
         results: dict[TopicPartition, Any],
     ) -> Operation[dict[Address, dict[TopicPartition, V]]]:
+        """The partitions that have a leader, under it; the errors of the others go to `retriable` or `results`."""
         stale = {tp.topic for tp in pending if self.leader(tp) is None}
-        yield from self.require_topics(stale, deadline, anew=True)
+        missing = yield from self._missing_topics(stale, deadline, missing_since)
         groups: dict[Address, dict[TopicPartition, V]] = {}
         for topic_partition, value in pending.items():
-            leader = self.leader(topic_partition)
+            topic, leader = topic_partition.topic, self.leader(topic_partition)
             if leader is not None:
                 groups.setdefault(leader.address, {})[topic_partition] = value
-            elif topic_partition.partition not in self.topics[topic_partition.topic].partitions:
+            elif topic in missing:
+                may_pass = _may_pass(missing[topic], self.now() - missing_since[topic])
+                (retriable if may_pass else results)[topic_partition] = topic_error(topic, missing[topic])
+            elif topic_partition.partition not in self.topics[topic].partitions:
                 results[topic_partition] = partition_error(
                     topic_partition,
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"topic '{topic_partition.topic}' has no partition {topic_partition.partition}",
+                    f"topic '{topic}' has no partition {topic_partition.partition}",
                 )
             else:
                 text = f"{topic_partition} has no leader now"
                 retriable[topic_partition] = partition_error(topic_partition, ErrorCode.LEADER_NOT_AVAILABLE, text)
         return groups
+
+    def _missing_topics(
+        self, topics: Collection[str], deadline: Deadline, missing_since: dict[str, float]
+    ) -> Operation[dict[str, ErrorCode]]:
+        """Asks for topics; the error of each that is missing. `missing_since` notes since when."""
+        errors = (yield from self.refresh(topics, deadline)) if topics else {}
+        missing = {
+            name: errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in topics if name not in self.topics
+        }
+        for name in missing_since.keys() - missing.keys():
+            del missing_since[name]
+        for name in missing:
+            missing_since.setdefault(name, self.now())
+        return missing
 
     # A group's or transactional id's coordinator
 
@@ -464,6 +480,13 @@ def _sort_answers(
             retriable[topic_partition] = partition_error(topic_partition, code, text)
         else:
             results[topic_partition] = partition_error(topic_partition, code, text)
+
+
+def _may_pass(error: ErrorCode, missing_s: float) -> bool:
+    """Whether Metadata may show a topic soon that it has not shown for `missing_s`, with this error."""
+    if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return missing_s < UNKNOWN_TOPIC_PATIENCE_S  # It may just have been created.
+    return error.retriable
 
 
 def _none_answers(failures: Sequence[ClientError]) -> ClientError:

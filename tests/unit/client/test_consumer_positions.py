@@ -156,6 +156,22 @@ async def remake(cluster: Cluster, topic: str) -> None:
             await asyncio.sleep(0.02)
 
 
+def test_a_deleted_topic_keeps_no_other_from_being_begun(running: Brokers) -> None:
+    """Their leader is asked for both at once, by a consumer that has not heard of the deletion."""
+    gone, stays = TopicPartition("gone", 0), TopicPartition("stays", 0)
+
+    async def test() -> None:
+        async with Cluster(running.bootstrap) as cluster, Cluster(running.bootstrap) as other:
+            await make(cluster, NewTopic(gone.topic, 1, 1), NewTopic(stays.topic, 1, 1))
+            await put(other, stays, b"0")
+            await other.run(admin.delete_topics(other.routing, [gone.topic]))
+            async with Consumer(cluster, settings=settings()) as consumer:
+                consumer.assign([gone, stays])
+                assert await values(consumer, 1) == [b"0"]
+
+    asyncio.run(test())
+
+
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("reset", [AutoOffsetReset.EARLIEST, AutoOffsetReset.NONE])
 def test_a_topic_made_again_is_begun_anew_by_its_group(running: Brokers, protocol: str, reset: AutoOffsetReset) -> None:

@@ -109,6 +109,11 @@ def partitions_asked(message: Any) -> list[int]:
     return [entry.partition_index for topic in message.topics for entry in topic.partitions]
 
 
+def names_asked(message: Any) -> list[str]:
+    """The topics in a Metadata request."""
+    return [topic.name for topic in message.topics]
+
+
 def tp(partition: int) -> TopicPartition:
     """A partition of `t`."""
     return TopicPartition("t", partition)
@@ -173,6 +178,29 @@ def test_an_error_that_will_not_pass_is_the_partitions_result() -> None:
     assert isinstance(found[tp(0)], KafkaError)
     assert found[tp(1)] == OffsetFound(3, -1, -1)
     assert world.pauses == []
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, range(5, 8)), (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [1])],
+)
+def test_a_topic_that_is_missing_is_the_result_of_its_own_partitions(error: ErrorCode, asked: Sequence[int]) -> None:
+    """The other topics have their answers; one that is unknown may have been created a moment ago, and has a second."""
+
+    def answer(address: Address, message: Any) -> Any:
+        if isinstance(message, messages.MetadataRequest):
+            response = metadata({0: 1})
+            missing = messages.MetadataResponse.MetadataResponseTopic(name="missing", error_code=error)
+            response.topics = [topic for topic in (*response.topics, missing) if topic.name in names_asked(message)]
+            return response
+        return offsets(dict.fromkeys(partitions_asked(message), (ErrorCode.NONE, 3)))
+
+    world, missing = World(answer, timeout_s=60), TopicPartition("missing", 0)
+    found = world.run(list_offsets(world.routing, {missing: -1, tp(0): -1}))
+    assert found.pop(tp(0)) == OffsetFound(3, -1, -1)
+    assert {place: getattr(each, "code", None) for place, each in found.items()} == {missing: error}
+    assert len(world.asked_of(messages.ListOffsetsRequest)) == 1
+    assert len(world.asked_of(messages.MetadataRequest)) in asked
 
 
 def test_retriable_errors_end_at_the_deadline_with_what_the_broker_said() -> None:
