@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from tests.unit.client.group_broker import GroupBroker
 from tests.unit.client.scripted_broker import DROP
-from tests.unit.client.test_consumer import NEXT_TOPIC_ID, Told
+from tests.unit.client.test_consumer import NEXT_TOPIC_ID, T0, Told
 from tests.waiting import eventually
 
 from tidelog.client.cluster import Cluster
-from tidelog.client.consumer import AutoOffsetReset, Consumer, ConsumerSettings, GroupProtocol
+from tidelog.client.consumer import AutoOffsetReset, Consumer, ConsumerSettings, GroupProtocol, SubscriptionPattern
 from tidelog.client.errors import CommitRefused, Fenced
 from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
@@ -66,6 +67,36 @@ class NextGenerationBroker(GroupBroker):
             for beat in self.beats
             if beat.topic_partitions is not None
         ]
+
+
+LATE, LATE_ID = TopicPartition("late", 0), bytes(range(50, 66))
+
+
+class LateTopicBroker(NextGenerationBroker):
+    """Assigns a partition of topic `late`, too, where `assigns_late`, and shows only the topics that it `shows`."""
+
+    def __init__(self, shows: list[str], *, assigns_late: bool = True) -> None:
+        super().__init__(partitions=1)
+        self.shows = shows
+        self.assigns_late = assigns_late
+
+    def _beat(self, request: Any, version: int) -> Any:
+        response = super()._beat(request, version)
+        if response.assignment is not None and self.assigns_late:
+            entry = messages.ConsumerGroupHeartbeatResponse.TopicPartitions(topic_id=LATE_ID, partitions=[0])
+            response.assignment.topic_partitions.append(entry)
+        return response
+
+    def metadata(self, request: Any, version: int) -> Any:
+        response, kind = super().metadata(request, version), messages.MetadataResponse
+        partition = kind.MetadataResponsePartition(partition_index=0, leader_id=1, leader_epoch=3)
+        ids = {"t": self.topic_id, "late": LATE_ID}
+        response.topics = [
+            kind.MetadataResponseTopic(name=name, topic_id=ids[name], partitions=[partition])
+            for name in self.shows
+            if request.topics is None or name in [topic.name for topic in request.topics]
+        ]
+        return response
 
 
 @contextlib.asynccontextmanager
@@ -185,6 +216,33 @@ async def test_a_coordinator_that_is_away_for_long_is_waited_for(monkeypatch: py
             seen = len(broker.beats)
             await eventually(lambda: len(broker.beats) > seen + 1)
             assert not polls.done()
+
+
+async def test_a_topic_that_becomes_known_is_taken_though_the_epoch_rose_meanwhile() -> None:
+    """As when another member comes: the coordinator does not say again what the assignment is."""
+    with LateTopicBroker(shows=["t"]) as broker:
+        async with consuming(broker, Told()) as consumer, polling(consumer):
+            consumer.subscribe(["t", "late"])
+            await eventually(lambda: broker.told_owned == [[], [0]])
+            broker.member_epoch += 1
+            await eventually(lambda: consumer.member.generation == broker.member_epoch)
+            broker.shows.append("late")
+            await eventually(lambda: consumer.assignment == {T0, LATE}, limit_s=30)
+
+
+async def test_what_is_assigned_is_kept_though_a_broker_does_not_show_it() -> None:
+    """A new topic of a pattern has all topics asked for, of a broker that has not been told of any yet."""
+    told = Told()
+    with LateTopicBroker(shows=["t"], assigns_late=False) as broker:
+        async with consuming(broker, told) as consumer, polling(consumer):
+            consumer.subscribe(SubscriptionPattern(".*"), told)
+            await eventually(lambda: broker.told_owned == [[], [0]])
+            broker.shows, broker.assigns_late, broker.target = [], True, [0]
+            seen = len(broker.asked(ApiKey.METADATA))
+            await eventually(lambda: len(broker.asked(ApiKey.METADATA)) > seen + 1)
+            broker.shows = ["t", "late"]
+            await eventually(lambda: consumer.assignment == {T0, LATE}, limit_s=30)
+            assert told.events == [("assigned", [0]), ("assigned", [0])]
 
 
 async def test_commits_carry_the_epoch() -> None:

@@ -84,6 +84,10 @@ class NextGenerationMembership:
         self._told_owned: dict[TopicId, list[int]] | None = None
         self._target: dict[TopicId, list[int]] | None = None
         """The assignment that came last and is not ours yet, [topic id] -> partitions."""
+        self._last_assignment: dict[TopicId, list[int]] | None = None
+        """The assignment that came last, ours or not. The coordinator tells it once, whatever epochs follow."""
+        self._names: dict[TopicId, str] = {}
+        """Of its topics, as far as any broker has shown them. One that lags may show none of them later."""
         self._assigned_ids: dict[TopicPartition, TopicId] = {}
         """[partition that we have] -> the topic's id in the assignment that gave it to us. Another topic may bear the
         name by now: its partitions are not ours before the coordinator says so."""
@@ -154,13 +158,12 @@ class NextGenerationMembership:
 
     def _name_later(self, target: dict[TopicId, list[int]]) -> None:
         """A topic of the assignment that no broker asked has heard of is asked for again, unless there is news."""
-        epoch = self._epoch
-        if all(self._routing.topic_name(topic_id) is not None for topic_id in target):
+        if self._names.keys() >= target.keys():
             self._unnamed = 0
             return
 
         def again() -> None:
-            if self._target is None and self._epoch == epoch and not self._left:
+            if self._target is None and self._last_assignment is target:
                 self._target = target
                 self._wake()
 
@@ -169,17 +172,23 @@ class NextGenerationMembership:
         asyncio.get_running_loop().call_later(pause_s, again)
 
     async def _named(self, target: dict[TopicId, list[int]]) -> dict[TopicPartition, TopicId]:
-        """The assignment by topic names, with the ids; partitions of a topic that has gone are left out."""
-        if any(self._routing.topic_name(topic_id) is None for topic_id in target):
+        """The assignment by topic names, with the ids; partitions of topics without a known name are left out."""
+        self._names = self._names_of(target)
+        if self._names.keys() < target.keys():
             # Which topics a pattern has found, only the coordinator knows.
             topics = self._topics if self._pattern is None else None
             await self._cluster.run(self._routing.refresh(topics, self._routing.deadline()))
-        named: dict[TopicPartition, TopicId] = {}
-        for topic_id, partitions in target.items():
-            name = self._routing.topic_name(topic_id)
-            if name is not None:
-                named |= {TopicPartition(name, partition): topic_id for partition in partitions}
-        return named
+            self._names = self._names_of(target)
+        return {
+            TopicPartition(name, partition): topic_id
+            for topic_id, name in self._names.items()
+            for partition in target[topic_id]
+        }
+
+    def _names_of(self, topic_ids: Collection[TopicId]) -> dict[TopicId, str]:
+        """[topic id] -> its name, where it is known now or was before."""
+        names = ((topic_id, self._names.get(topic_id) or self._routing.topic_name(topic_id)) for topic_id in topic_ids)
+        return {topic_id: name for topic_id, name in names if name is not None}
 
     # Heartbeats
 
@@ -298,7 +307,7 @@ class NextGenerationMembership:
         self._epoch = response.member_epoch
         self._interval_s = max(0.001, response.heartbeat_interval_ms / 1000)
         if response.assignment is not None:
-            self._target = {
+            self._target = self._last_assignment = {
                 TopicId(bytes(entry.topic_id)): list(entry.partitions) for entry in response.assignment.topic_partitions
             }
             self._wake()
@@ -306,7 +315,7 @@ class NextGenerationMembership:
     def _start_over(self) -> None:
         """Joins anew, with nothing."""
         self._epoch = _JOINING
-        self._told_topics = self._told_owned = self._target = self._told_pattern = None
+        self._told_topics = self._told_owned = self._target = self._told_pattern = self._last_assignment = None
         self._lost = bool(self._ownership.positions)
         self._wake()
 
