@@ -5,18 +5,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
-from tidelog.client.errors import refusal
+from tidelog.client.errors import InvalidResponse, refusal
 from tidelog.client.exchange import ByVersion
 from tidelog.client.fetching import READ_UNCOMMITTED
-from tidelog.client.operations import Operation
+from tidelog.client.operations import Deadline, Operation
 from tidelog.client.routing import Routing
 from tidelog.client.views import partition_error
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
-from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
+from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
+
+_UNNAMED: Final = "?"
+"""Stands for a topic with committed offsets that Metadata does not show."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -157,14 +160,18 @@ def commit_offsets_each(
     if not offsets:
         return {}
     deadline = routing.deadline(timeout_s)
-    yield from routing.require_topics({tp.topic for tp in offsets}, deadline)
-    request = commit_request(routing, GroupMember(group), offsets)
+    topics = {tp.topic for tp in offsets}
+    yield from routing.require_topics(topics, deadline)
+    topic_ids = routing.topic_ids(topics)
+    request = commit_request(GroupMember(group), offsets, topic_ids)
     response = yield from routing.ask_coordinator(group, request, deadline, commit_error_codes)
-    return dict(commit_results(response, routing))
+    return dict(commit_results(response, topic_ids))
 
 
-def commit_request(routing: Routing, member: GroupMember, offsets: Mapping[TopicPartition, CommittedOffset]) -> Any:
-    """An OffsetCommit of `offsets`, whose topics `routing` knows."""
+def commit_request(
+    member: GroupMember, offsets: Mapping[TopicPartition, CommittedOffset], topic_ids: Mapping[str, TopicId]
+) -> Any:
+    """An OffsetCommit of `offsets`, with the ids of their topics."""
     kind = messages.OffsetCommitRequest
     return kind(
         group_id=member.group,
@@ -174,7 +181,7 @@ def commit_request(routing: Routing, member: GroupMember, offsets: Mapping[Topic
         topics=[
             kind.OffsetCommitRequestTopic(
                 name=name,
-                topic_id=routing.topic_id(name),
+                topic_id=topic_ids[name],
                 partitions=[
                     kind.OffsetCommitRequestPartition(
                         partition_index=tp.partition,
@@ -195,10 +202,13 @@ def commit_error_codes(response: Any) -> Iterator[int]:
     return (entry.error_code for topic in response.topics for entry in topic.partitions)
 
 
-def commit_results(response: Any, routing: Routing) -> Iterator[tuple[TopicPartition, KafkaError | None]]:
-    """What became of each partition of an OffsetCommit or TxnOffsetCommit."""
+def commit_results(
+    response: Any, topic_ids: Mapping[str, TopicId]
+) -> Iterator[tuple[TopicPartition, KafkaError | None]]:
+    """What became of each partition of an OffsetCommit with these `topic_ids`."""
+    names = _names_by_id(topic_ids)
     for topic in response.topics:
-        name = topic.name or routing.topic_name(getattr(topic, "topic_id", ZERO_TOPIC_ID)) or "?"
+        name = _name(topic, names)
         for entry in topic.partitions:
             topic_partition = TopicPartition(name, entry.partition_index)
             code = error_code(entry.error_code)
@@ -214,24 +224,36 @@ def committed_offsets(
 ) -> Operation[dict[TopicPartition, CommittedOffset]]:
     """What a group committed, for `partitions` or (None) wherever it did; partitions without a commit are left out."""
     deadline = routing.deadline(timeout_s)
-    wanted = None if partitions is None else list(partitions)
-    if wanted is None:
-        yield from routing.refresh(None, deadline)  # Version 10 answers with topic ids, which must be known here.
-    else:
-        yield from routing.require_topics({tp.topic for tp in wanted}, deadline)
-    request = committed_request(routing, GroupMember(group), wanted)
+    if partitions is None:
+        return (yield from _all_committed(routing, group, deadline))
+    wanted = list(partitions)
+    topics = {tp.topic for tp in wanted}
+    yield from routing.require_topics(topics, deadline)
+    topic_ids = routing.topic_ids(topics)
+    request = committed_request(GroupMember(group), wanted, topic_ids)
     response = yield from routing.ask_coordinator(group, request, deadline, committed_error_codes)
-    return committed_answer(response, routing, group)
+    return _all_or_error(committed_answers(response, group, topic_ids))
+
+
+def _all_committed(
+    routing: Routing, group: str, deadline: Deadline
+) -> Operation[dict[TopicPartition, CommittedOffset]]:
+    yield from routing.refresh(None, deadline)  # Version 10 answers with topic ids, whose names must be known.
+    names = _names_by_id(routing.topic_ids(routing.topics))
+    request = committed_request(GroupMember(group), None, {})
+    response = yield from routing.ask_coordinator(group, request, deadline, committed_error_codes)
+    unnamed = {topic.topic_id: _UNNAMED for each in response.groups for topic in each.topics}
+    return _all_or_error(_committed(response, group, unnamed | names))
 
 
 def committed_request(
-    routing: Routing,
     member: GroupMember,
     partitions: Iterable[TopicPartition] | None,
+    topic_ids: Mapping[str, TopicId],
     *,
     require_stable: bool = False,
 ) -> ByVersion:
-    """An OffsetFetch of `partitions`, whose topics `routing` knows, or (None) of all that a group committed.
+    """An OffsetFetch of `partitions`, with the ids of their topics, or (None) of all that a group committed.
 
     With `require_stable` offsets that a transaction is about to commit are refused (UNSTABLE_OFFSET_COMMIT, KIP-447).
     Up to version 7 a request is about one group, from version 8 on about a list of them.
@@ -253,7 +275,7 @@ def committed_request(
         if grouped is not None:
             group_topics = [
                 kind.OffsetFetchRequestTopics(
-                    name=name, topic_id=routing.topic_id(name), partition_indexes=[tp.partition for tp in tps]
+                    name=name, topic_id=topic_ids[name], partition_indexes=[tp.partition for tp in tps]
                 )
                 for name, tps in grouped
             ]
@@ -272,26 +294,25 @@ def committed_error_codes(response: Any) -> Iterator[int]:
     yield from (entry.error_code for topic in answer.topics for entry in topic.partitions)
 
 
-def committed_answer(response: Any, routing: Routing, group: str) -> dict[TopicPartition, CommittedOffset]:
-    """What an answer to OffsetFetch says was committed; KafkaError for the group's error or the first partition's."""
-    found: dict[TopicPartition, CommittedOffset] = {}
-    for topic_partition, answer in committed_answers(response, routing, group).items():
-        if isinstance(answer, KafkaError):
-            raise answer
-        found[topic_partition] = answer
-    return found
-
-
 def committed_answers(
-    response: Any, routing: Routing, group: str
+    response: Any, group: str, topic_ids: Mapping[str, TopicId]
 ) -> dict[TopicPartition, CommittedOffset | KafkaError]:
-    """The same, with each partition's error; KafkaError, raised, for the group's."""
+    """What an answer to an OffsetFetch with these `topic_ids` says was committed, or the error of a partition.
+
+    KafkaError, raised, for the group's.
+    """
+    return _committed(response, group, _names_by_id(topic_ids))
+
+
+def _committed(
+    response: Any, group: str, names: Mapping[TopicId, str]
+) -> dict[TopicPartition, CommittedOffset | KafkaError]:
     answer = response.groups[0] if response.groups else response
     if answer.error_code:
         raise refusal(error_code(answer.error_code), f"group '{group}'", group=group)
     found: dict[TopicPartition, CommittedOffset | KafkaError] = {}
     for topic in answer.topics:
-        name = topic.name or routing.topic_name(getattr(topic, "topic_id", ZERO_TOPIC_ID)) or "?"
+        name = _name(topic, names)
         for entry in topic.partitions:
             tp = TopicPartition(name, entry.partition_index)
             if entry.error_code:
@@ -299,6 +320,30 @@ def committed_answers(
             elif entry.committed_offset >= 0:
                 found[tp] = CommittedOffset(entry.committed_offset, entry.committed_leader_epoch, entry.metadata or "")
     return found
+
+
+def _all_or_error(
+    answers: Mapping[TopicPartition, CommittedOffset | KafkaError],
+) -> dict[TopicPartition, CommittedOffset]:
+    found: dict[TopicPartition, CommittedOffset] = {}
+    for topic_partition, answer in answers.items():
+        if isinstance(answer, KafkaError):
+            raise answer
+        found[topic_partition] = answer
+    return found
+
+
+def _names_by_id(topic_ids: Mapping[str, TopicId]) -> dict[TopicId, str]:
+    return {topic_id: name for name, topic_id in topic_ids.items()}
+
+
+def _name(topic: Any, names: Mapping[TopicId, str]) -> str:
+    """The name of a topic in an answer: from some version on it has only the id, by which the request named it."""
+    name = topic.name or names.get(topic.topic_id)
+    if name is None:
+        # Were it passed over, the topic asked for would seem to have no offsets.
+        raise InvalidResponse(f"a broker answers with topic id {topic.topic_id.hex()}, which was not asked for")
+    return str(name)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[TopicPartition]]]:

@@ -11,7 +11,7 @@ from tidelog.client.offsets import by_topic
 from tidelog.client.operations import Operation
 from tidelog.client.routing import Routing
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.protocol import messages
 
 
@@ -65,17 +65,28 @@ def produce_request(
     )
 
 
+def names_by_id(request: Any) -> dict[TopicId, str]:
+    """The topics of a produce request, by the ids that it names."""
+    return {topic.topic_id: topic.name for topic in request.topic_data if topic.topic_id != ZERO_TOPIC_ID}
+
+
 def produced(
-    response: Any, routing: Routing, batches: Mapping[TopicPartition, bytes | bytearray]
+    response: Any, names: Mapping[TopicId, str], batches: Mapping[TopicPartition, bytes | bytearray]
 ) -> Iterator[Produced]:
-    """The partitions of a response to `produce_request`; None as response stands for acks=0."""
+    """The partitions of a response to `produce_request`; None as response stands for acks=0.
+
+    `names` are those of the request, whatever Metadata has shown since. What the request named by no id is left out:
+    its topic was not known then, and no broker has appended to it.
+    """
     if response is None:
         for topic_partition in batches:
             yield Produced(topic_partition, ErrorCode.NONE, None, ProducedBatch(), {})
         return
     leader_of = hints(response)
     for topic in response.responses:
-        name = topic.name or routing.topic_name(topic.topic_id) or ""
+        name = topic.name or names.get(topic.topic_id)
+        if name is None:
+            continue
         for entry in topic.partition_responses:
             yield Produced(
                 TopicPartition(name, entry.index),
@@ -99,12 +110,15 @@ def produce_batches(
 ) -> Operation[dict[TopicPartition, ProducedBatch | KafkaError]]:
     """Appends prebuilt batches, each partition's at its leader, again after errors that may pass."""
     deadline = routing.deadline(timeout_s)
-    result = yield from routing.ask_leaders(
-        batches,
-        lambda group: produce_request(routing, group, acks=acks, timeout_ms=int(routing.call_timeout_s * 1000)),
-        lambda response: (
-            (each.topic_partition, each.code, each.text, each.result) for each in produced(response, routing, batches)
-        ),
-        deadline,
-    )
-    return result
+    names: dict[TopicId, str] = {}
+
+    def build(group: Mapping[TopicPartition, bytes | bytearray]) -> Any:
+        request = produce_request(routing, group, acks=acks, timeout_ms=int(routing.call_timeout_s * 1000))
+        names.update(names_by_id(request))
+        return request
+
+    def parse(response: Any) -> Iterator[tuple[TopicPartition, ErrorCode, str | None, ProducedBatch]]:
+        for each in produced(response, names, batches):
+            yield each.topic_partition, each.code, each.text, each.result
+
+    return (yield from routing.ask_leaders(batches, build, parse, deadline))

@@ -109,6 +109,10 @@ class Routing:
         view = self.topics.get(topic)
         return view.topic_id if view else ZERO_TOPIC_ID
 
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, TopicId]:
+        """[topic] -> its id, zero where it is not known."""
+        return {topic: self.topic_id(topic) for topic in topics}
+
     def is_replaced(self, topic: str, former: TopicId) -> bool:
         """Whether another topic than `former` has the name now; False where one of the two ids is not known."""
         present = self.topic_id(topic)

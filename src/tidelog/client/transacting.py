@@ -21,7 +21,7 @@ from tidelog.client.errors import Fenced, refusal
 from tidelog.client.exchange import ByVersion
 from tidelog.client.offsets import by_topic
 from tidelog.client.operations import Operation
-from tidelog.client.producing import ProducedBatch, produce_request, produced
+from tidelog.client.producing import ProducedBatch, names_by_id, produce_request, produced
 from tidelog.client.routing import COORDINATOR_TRANSACTION, Routing
 from tidelog.client.transaction_versions import (
     ADD_PARTITIONS_BY_CLIENTS_MAX,
@@ -29,7 +29,7 @@ from tidelog.client.transaction_versions import (
     PRODUCE_EXPLICIT_MAX,
 )
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
@@ -100,6 +100,7 @@ def append_batches(
     appended again. Raises the first partition's error: `Fenced`, or KafkaError.
     """
     deadline = routing.deadline(timeout_s)
+    names: dict[TopicId, str] = {}
 
     def build(group: dict[TopicPartition, bytes | bytearray]) -> ByVersion:
         request = produce_request(
@@ -109,10 +110,11 @@ def append_batches(
             timeout_ms=int(routing.call_timeout_s * 1000),
             transactional_id=identity.transactional_id,
         )
+        names.update(names_by_id(request))
         return ByVersion(ApiKey.PRODUCE, lambda version: request, at_most=PRODUCE_EXPLICIT_MAX)
 
     def parse(response: Any) -> Iterable[tuple[TopicPartition, ErrorCode, str | None, ProducedBatch]]:
-        for each in produced(response, routing, batches):
+        for each in produced(response, names, batches):
             is_there = each.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
             yield each.topic_partition, ErrorCode.NONE if is_there else each.code, each.text, each.result
 

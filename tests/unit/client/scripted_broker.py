@@ -8,6 +8,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tests.waiting import eventually
+
+from tidelog.client.cluster import Cluster
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import ZERO_TOPIC_ID
 from tidelog.protocol import apis, codec, framing, messages
@@ -168,6 +171,39 @@ class ScriptedBroker:
             for chunk in framing.encode_response(key, 0 if unserved else version, correlation_id, answer):
                 connection.sendall(chunk)  # type: ignore[arg-type]  # These tests send no files.
         return True
+
+
+class HeldAnswers:
+    """The answers of one API, which come after the client has looked at all topics, of a broker that shows none yet."""
+
+    def __init__(self, broker: ScriptedBroker, key: ApiKey) -> None:
+        self._broker = broker
+        self._came, self._may_go = threading.Event(), threading.Event()
+        answer = broker.handlers[key]
+
+        def hold(request: Any, version: int) -> Answer:
+            response = answer(request, version)
+            self._came.set()
+            assert self._may_go.wait(180)
+            return response
+
+        broker.handlers[key] = hold
+
+    async def release(self, cluster: Cluster) -> None:
+        """Lets the client look, and then have the answers."""
+        await eventually(self._came.is_set)
+        show = self._broker.handlers[ApiKey.METADATA]
+
+        def show_none(request: Any, version: int) -> Answer:
+            response = show(request, version)
+            if request.topics is None:
+                response.topics = []
+            return response
+
+        self._broker.handlers[ApiKey.METADATA] = show_none
+        await cluster.run(cluster.routing.refresh(None, cluster.routing.deadline()))
+        self._broker.handlers[ApiKey.METADATA] = show
+        self._may_go.set()
 
 
 def with_shutdown(connection: socket.socket) -> None:

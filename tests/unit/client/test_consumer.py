@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.unit.client.group_broker import MEMBER, GroupBroker
-from tests.unit.client.scripted_broker import SILENCE
+from tests.unit.client.scripted_broker import SILENCE, HeldAnswers
 from tests.waiting import eventually
 
 from tidelog.assignors.assignor import Assignment, Subscription
@@ -631,6 +631,51 @@ async def test_a_commit_is_about_the_topic_that_was_read_when_it_began() -> None
             connection.close()
         assert {tp: error.code for tp, error in refused.items()} == {T0: ErrorCode.UNKNOWN_TOPIC_ID}
         assert broker.committed == {}
+
+
+async def test_what_is_committed_is_where_reading_begins_though_the_topic_is_not_shown_meanwhile() -> None:
+    """The coordinator's answer is about the topics that the request named by id."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, *[1] * 9)
+        broker.committed = {0: 5}
+        held = HeldAnswers(broker, ApiKey.OFFSET_FETCH)
+        async with Cluster(broker.bootstrap) as cluster, Consumer(cluster, "g") as consumer:
+            consumer.assign([T0])
+            polling = asyncio.create_task(consumer.poll(10))
+            await held.release(cluster)
+            batch = await polling
+            assert batch is not None
+            assert batch.offset == 5
+
+
+async def test_a_refused_commit_names_the_topic_though_it_is_not_shown_meanwhile() -> None:
+    """As above."""
+    with GroupBroker(partitions=1) as broker:
+        broker.fail_next[ApiKey.OFFSET_COMMIT] = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        held = HeldAnswers(broker, ApiKey.OFFSET_COMMIT)
+        async with Cluster(broker.bootstrap) as cluster, Consumer(cluster, "g") as consumer:
+            committing = asyncio.create_task(consumer.commit({T0: 3}))
+            await held.release(cluster)
+            with pytest.raises(KafkaError) as refused:
+                await committing
+            assert (refused.value.topic, refused.value.partition) == ("t", 0)
+
+
+async def test_an_answer_about_a_topic_that_nobody_asked_for_is_none() -> None:
+    """It must not be taken for one that says that nothing was committed."""
+    with GroupBroker(partitions=1) as broker:
+        answer = broker.handlers[ApiKey.OFFSET_FETCH]
+
+        def of_another(request: Any, version: int) -> Any:
+            response = answer(request, version)
+            response.groups[0].topics[0].topic_id = NEXT_TOPIC_ID
+            return response
+
+        broker.handlers[ApiKey.OFFSET_FETCH] = of_another
+        async with Cluster(broker.bootstrap) as cluster, Consumer(cluster, "g") as consumer:
+            consumer.assign([T0])
+            with pytest.raises(InvalidResponse, match=NEXT_TOPIC_ID.hex()):
+                await consumer.poll(10)
 
 
 async def test_a_position_of_the_former_topic_is_searched_for_again() -> None:

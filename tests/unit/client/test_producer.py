@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.unit.client.log_broker import LogBroker
-from tests.unit.client.scripted_broker import DROP, ScriptedBroker
+from tests.unit.client.scripted_broker import DROP, HeldAnswers, ScriptedBroker
 from tests.waiting import eventually
 
 from tidelog.client.cluster import Cluster
@@ -17,7 +17,7 @@ from tidelog.client.errors import BatchRefused, ConnectionFailed, ProducerClosed
 from tidelog.client.partitioners import InvalidPartition, Partitions, partition_for_key
 from tidelog.client.producer import Producer, ProducerSettings, sender
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
 from tidelog.protocol.apis import ApiKey
 from tidelog.records.batch import Codec, read_header
 
@@ -337,6 +337,34 @@ async def test_a_flush_does_not_wait_for_what_is_sent_after_it() -> None:
             await flushed
             assert [each.outcome.offset for each in before] == [0, 1]  # type: ignore[union-attr]
         assert producer.statistics.splits == 1
+
+
+async def test_an_answer_is_about_the_topics_that_the_request_named() -> None:
+    """It names them by id; a look at all topics may not show one of them meanwhile, or no longer."""
+    with LogBroker(partitions=1) as broker:
+        held = HeldAnswers(broker, ApiKey.PRODUCE)
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster) as producer:
+            delivery = await producer.send("t", b"x")
+            await held.release(cluster)
+            assert (await delivery.place()).offset == 0
+        assert broker.end(0) == 1
+
+
+async def test_a_batch_whose_topic_an_answer_does_not_name_is_sent_again() -> None:
+    """As where Metadata did not show the topic while the request was made: it named the topic by no id."""
+    with LogBroker(partitions=1) as broker:
+        append = broker.handlers[ApiKey.PRODUCE]
+
+        def refuse(request: Any, version: int) -> Any:
+            broker.handlers[ApiKey.PRODUCE] = append
+            broker.fail_next[ApiKey.PRODUCE] = [ErrorCode.UNKNOWN_TOPIC_ID]
+            response = append(request, version)
+            response.responses[0].topic_id = ZERO_TOPIC_ID
+            return response
+
+        broker.handlers[ApiKey.PRODUCE] = refuse
+        await produce(broker, [b"x"])
+        assert [record.value for record in broker.records(0)] == [b"x"]
 
 
 @pytest.mark.parametrize("failure", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID])

@@ -13,8 +13,10 @@ from tidelog.client.errors import ClientError, ConnectionFailed, InvalidResponse
 from tidelog.client.exchange import ByVersion
 from tidelog.client.offsets import OffsetFound, list_offsets
 from tidelog.client.operations import Call, Operation, Pause
+from tidelog.client.producing import ProducedBatch, produce_batches
 from tidelog.client.retries import RetryPolicy
 from tidelog.client.routing import Routing
+from tidelog.client.transacting import TransactionIdentity, append_batches
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
@@ -201,6 +203,26 @@ def test_a_topic_that_is_missing_is_the_result_of_its_own_partitions(error: Erro
     assert {place: getattr(each, "code", None) for place, each in found.items()} == {missing: error}
     assert len(world.asked_of(messages.ListOffsetsRequest)) == 1
     assert len(world.asked_of(messages.MetadataRequest)) in asked
+
+
+def test_an_answer_is_about_the_topics_that_the_request_named_though_they_are_not_shown_meanwhile() -> None:
+    """Prebuilt batches are not sent again because another caller looks at all topics, of a broker that lags."""
+
+    def answer(address: Address, message: Any) -> Any:
+        if isinstance(message, messages.MetadataRequest):
+            response = metadata({0: 1})
+            response.topics = response.topics if message.topics else []
+            return response
+        world.run(world.routing.refresh(None, world.routing.deadline()))
+        kind = messages.ProduceResponse
+        appended = kind.PartitionProduceResponse(index=0, base_offset=7)
+        return kind(responses=[kind.TopicProduceResponse(topic_id=bytes(range(16)), partition_responses=[appended])])
+
+    world = World(answer)
+    found = world.run(produce_batches(world.routing, {tp(0): b"batch"}))
+    assert found == {tp(0): ProducedBatch(base_offset=7)}
+    world.run(append_batches(world.routing, TransactionIdentity("x", 1, 0), {tp(0): b"batch"}))
+    assert world.pauses == []
 
 
 def test_retriable_errors_end_at_the_deadline_with_what_the_broker_said() -> None:

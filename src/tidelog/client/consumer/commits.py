@@ -69,6 +69,7 @@ class Commits:
         topics_read = {tp.topic: self._topic_read(tp.topic) for tp in offsets}
         refused = await self._refuse_unknown_topics(offsets, deadline)
         rest = {tp: offset for tp, offset in offsets.items() if tp not in refused}
+        topic_ids = self._routing.topic_ids(tp.topic for tp in rest)
         attempt = 0
         while rest:
             member = self._member()
@@ -80,9 +81,9 @@ class Commits:
             rest = {tp: offset for tp, offset in rest.items() if tp not in refused}
             if not rest:
                 break
-            request = commit_request(self._routing, member, rest)
+            request = commit_request(member, rest, topic_ids)
             response = await self._connection.ask(request, commit_error_codes, deadline)
-            errors = {tp: error for tp, error in commit_results(response, self._routing) if error is not None}
+            errors = {tp: error for tp, error in commit_results(response, topic_ids) if error is not None}
             attempt += 1
             stale = any(error.code is ErrorCode.STALE_MEMBER_EPOCH for error in errors.values())
             if stale and await self._cluster.run(self._routing.pause(attempt, deadline)):
@@ -141,15 +142,16 @@ class Commits:
         deadline = self._routing.deadline(timeout_s)
         refused = await self._refuse_unknown_topics(partitions, deadline)
         rest = [tp for tp in partitions if tp not in refused]
+        topic_ids = self._routing.topic_ids(tp.topic for tp in rest)
         attempt = 0
         while rest:
             member = self._member()
-            request = committed_request(self._routing, member, rest, require_stable=True)
+            request = committed_request(member, rest, topic_ids, require_stable=True)
             response = await self._connection.ask(request, committed_error_codes, deadline)
             again = _AGAIN & set(map(error_code, committed_error_codes(response)))
             attempt += 1
             if not again or not await self._cluster.run(self._routing.pause(attempt, deadline)):
-                return refused | committed_answers(response, self._routing, member.group)
+                return refused | committed_answers(response, member.group, topic_ids)
         return dict(refused)
 
 

@@ -32,7 +32,7 @@ from tidelog.client.producer.partition_queue import PartitionQueue
 from tidelog.client.producer.settings import ProducerSettings
 from tidelog.client.producer.topics_in_use import TopicsInUse
 from tidelog.client.producer.transactions import TransactionManager
-from tidelog.client.producing import Produced, ProducedBatch, produce_request, produced
+from tidelog.client.producing import Produced, ProducedBatch, names_by_id, produce_request, produced
 from tidelog.client.transaction_versions import PRODUCE_EXPLICIT_MAX
 from tidelog.client.views import partition_error
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
@@ -372,9 +372,9 @@ class Sender:
             timeout_ms=int(timeout_s * 1000),
             transactional_id=settings.transactional_id,
         )
-        if transactions is not None and not transactions.implicit:
-            request = _explicit(request)
-        outcome = await self._cluster.call(Call(address, request, timeout_s, Purpose.PRODUCE))
+        is_explicit = transactions is not None and not transactions.implicit
+        message = _explicit(request) if is_explicit else request
+        outcome = await self._cluster.call(Call(address, message, timeout_s, Purpose.PRODUCE))
         by_partition = {batch.topic_partition: batch for batch in batches}
         if isinstance(outcome, (ConnectionFailed, RequestTimedOut)):
             if settings.acks == 0:
@@ -384,7 +384,7 @@ class Sender:
             return
         if isinstance(outcome, ClientError):
             raise outcome
-        for answer in produced(outcome, self._routing, encoded):
+        for answer in produced(outcome, names_by_id(request), encoded):
             batch = by_partition.pop(answer.topic_partition)
             self._answered(batch, answer)
         for batch in by_partition.values():
