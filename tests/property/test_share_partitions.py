@@ -108,7 +108,8 @@ class Model:
         for offset, known in self.records.items():
             is_over = known.deadline_ms <= self.now_ms if member is None else known.member == member
             if known.state is RecordState.ACQUIRED and not known.is_under_way and is_over:
-                self._begin(offset, RecordState.AVAILABLE, former)
+                # A session that ends takes the delivery back.
+                self._begin(offset, RecordState.AVAILABLE, former, takes_back=member is not None)
         partition = self.partition
         change = partition.time_passed(self.now_ms) if member is None else partition.release(member)
         self._expect(change, former)
@@ -116,11 +117,12 @@ class Model:
             due_ms = partition.next_due_ms
             assert due_ms is None or due_ms > self.now_ms
 
-    def _begin(self, offset: int, state: RecordState, former: dict[int, Known]) -> None:
+    def _begin(self, offset: int, state: RecordState, former: dict[int, Known], *, takes_back: bool = False) -> None:
         known = self.records[offset]
+        former[offset] = Known(known.state, known.count, known.member, known.deadline_ms)
+        known.count -= takes_back
         if state is RecordState.AVAILABLE and known.count >= LIMIT:
             state = RecordState.ARCHIVED
-        former[offset] = Known(known.state, known.count, known.member, known.deadline_ms)
         known.state, known.is_under_way = state, True
 
     def _expect(self, change: Change, former: dict[int, Known]) -> None:
