@@ -1,19 +1,20 @@
-"""I/O threads of simulated processes: real threads, of which one runs at a time, until its next disk operation.
+"""I/O threads of simulated processes: stacks of calls (greenlets), of which one runs at a time, until its next disk
+operation.
 
-    loop's thread   --step-->   I/O thread runs   --turn-->   loop's thread: other callbacks, other I/O threads
-                                (a disk operation is next)
+    loop's stack   --step-->   I/O thread runs   --turn-->   loop's stack: other callbacks, other I/O threads
+                               (a disk operation is next)
 
 A task on a real pool may be interrupted between any two system calls: the loop, or another task, goes on there. Here it
 stops before each operation of its disk (`turn`), and goes on when its pool says so, at a time that the seed draws.
-As only the thread that was handed control runs, a run stays the same run.
+As only the stack that was handed control runs, a run stays the same run.
 
-A thread that stops may hold a lock of the product. Whichever thread wants that lock then runs the holder, operation by
-operation, until it has let go: `cooperative_locks` gives the product's modules locks that do so.
+A task that stops may hold a lock of the product. Whichever task wants that lock then runs the holder, operation by
+operation, until it has let go; a task that waits for a condition gives way until the condition holds.
+`cooperative_locks` gives the product's modules locks and conditions that do so.
 """
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import sys
 import threading
@@ -21,15 +22,15 @@ from collections.abc import Callable, Iterator
 from contextvars import Context
 from typing import Any, Final
 
+from greenlet import getcurrent, greenlet
+
 PRODUCT: Final = "tidelog."
-BLOCKED_S_MAX: Final = 300.0
-"""Real seconds that a thread may run without coming to a disk operation: it waits for something that never comes."""
 
 
 class Work:
     """One call on a thread of a pool. `advance` is the pool's: it lets the call go on to its next operation."""
 
-    __slots__ = ("_context", "_thread", "advance", "call", "error", "is_done", "rest_s", "result")
+    __slots__ = ("_context", "_stack", "advance", "call", "error", "is_done", "rest_s", "result")
 
     def __init__(self, call: Callable[[], object], context: Context, advance: Callable[[Work], None]) -> None:
         self.call = call
@@ -40,28 +41,28 @@ class Work:
         self.rest_s = 0.0
         """Least seconds until the operation that is next returns: what it takes longer than usual."""
         self._context = context
-        self._thread: _Thread | None = None
+        self._stack: _Stack | None = None
 
     @property
     def has_begun(self) -> bool:
         """Whether it has stopped somewhere within."""
-        return self._thread is not None
+        return self._stack is not None
 
     def step(self) -> None:
         """Runs it to its next disk operation, or to its end."""
         global _running
-        if self._thread is None:
-            self._thread = _idle.pop() if _idle else _Thread()
-            self._thread.work = self
+        if self._stack is None:
+            self._stack = _idle.pop() if _idle else _Stack()
+            self._stack.work = self
         before, _running = _running, self
-        self._thread.run_on()
+        self._stack.run_on()
         _running = before
         if self.is_done:
-            _idle.append(self._thread)
-            self._thread = None
+            _idle.append(self._stack)
+            self._stack = None
 
     def perform(self) -> None:
-        """Called on its thread."""
+        """Called on its stack."""
         try:
             self.result = self._context.run(self.call)
         except BaseException as error:
@@ -69,46 +70,41 @@ class Work:
         self.is_done = True
 
     def stop(self, rest_s: float) -> None:
-        """Called on its thread: gives control back until the next `step`."""
-        assert self._thread is not None
+        """Called on its stack: gives control back until the next `step`."""
+        assert self._stack is not None
         self.rest_s = rest_s
-        self._thread.hand_back()
+        self._stack.hand_back()
 
 
-class _Thread:
-    """A thread that waits for work, again and again."""
+class _Stack:
+    """A stack of calls of its own, on which one piece of work after the other is performed."""
 
     def __init__(self) -> None:
         self.work: Work | None = None
-        self._go = _thread.allocate_lock()
-        self._back = _thread.allocate_lock()
-        self._go.acquire()
-        self._back.acquire()
-        threading.Thread(target=self._main, name="simulated I/O", daemon=True).start()
+        self._greenlet = greenlet(self._main)
+        self._caller: greenlet | None = None
 
     def _main(self) -> None:
         while True:
-            self._go.acquire()
             assert self.work is not None
             self.work.perform()
             self.work = None
-            self._back.release()
+            self.hand_back()
 
     def run_on(self) -> None:
-        """Called by the thread that has control, which waits."""
-        self._go.release()
-        if not self._back.acquire(timeout=BLOCKED_S_MAX):
-            raise RuntimeError("an I/O thread waits for something that no simulated thread can give it")
+        """Called by what has control, which waits until this stack hands it back."""
+        self._caller = getcurrent()
+        self._greenlet.switch()
 
     def hand_back(self) -> None:
-        """Called on this thread."""
-        self._back.release()
-        self._go.acquire()
+        """Called on this stack."""
+        assert self._caller is not None
+        self._caller.switch()
 
 
 _running: Work | None = None
 """What runs on an I/O thread just now; None: the loop does."""
-_idle: list[_Thread] = []
+_idle: list[_Stack] = []
 
 
 def turn(rest_s: float = 0.0) -> bool:
@@ -162,21 +158,41 @@ class CooperativeLock:
         self._count -= 1
 
 
+class CooperativeCondition(CooperativeLock):
+    """`threading.Condition` among threads of which one runs at a time: what waits looks again at each turn."""
+
+    def __init__(self) -> None:
+        super().__init__(again=True)
+
+    def wait_for(self, predicate: Callable[[], object]) -> bool:
+        while not predicate():
+            if _running is None:
+                raise RuntimeError("the loop waits for a condition: nothing can come about meanwhile")
+            self.release()
+            turn()
+            self.acquire()
+        return True
+
+    def notify_all(self) -> None:
+        """Nothing sleeps."""
+
+
 @contextlib.contextmanager
 def cooperative_locks() -> Iterator[None]:
     """While it lasts, locks that the product's modules make are cooperative; those of all others are Python's own."""
-    own = threading.Lock, threading.RLock
+    own = threading.Lock, threading.RLock, threading.Condition
 
-    def maker(real: Callable[[], Any], *, again: bool) -> Callable[[], Any]:
-        def make() -> Any:
+    def maker(real: Callable[..., Any], cooperative: Callable[[], CooperativeLock]) -> Callable[..., Any]:
+        def make(*arguments: Any) -> Any:
             caller = sys._getframe(1).f_globals.get("__name__", "")
-            return CooperativeLock(again=again) if caller.startswith(PRODUCT) else real()
+            return cooperative() if caller.startswith(PRODUCT) else real(*arguments)
 
         return make
 
-    threading.Lock = maker(own[0], again=False)  # type: ignore[assignment]  # A function that makes one, too.
-    threading.RLock = maker(own[1], again=True)  # type: ignore[assignment]  # As above.
+    threading.Lock = maker(own[0], lambda: CooperativeLock(again=False))  # type: ignore[assignment]  # A function that makes one, too.
+    threading.RLock = maker(own[1], lambda: CooperativeLock(again=True))  # type: ignore[assignment]  # As above.
+    threading.Condition = maker(own[2], CooperativeCondition)  # type: ignore[assignment, misc]  # As above.
     try:
         yield
     finally:
-        threading.Lock, threading.RLock = own
+        threading.Lock, threading.RLock, threading.Condition = own  # type: ignore[misc]  # As above.

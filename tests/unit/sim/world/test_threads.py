@@ -90,6 +90,36 @@ def test_who_wants_a_lock_runs_its_holder(monkeypatch: pytest.MonkeyPatch) -> No
     machine.loop.close()
 
 
+def test_a_task_waits_for_a_condition_that_another_one_brings_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gives way until the condition holds; on the loop's own stack nothing could come about meanwhile."""
+    machine, events = Machine(6), list[str]()
+    monkeypatch.setattr(threads, "PRODUCT", __name__)
+    with threads.cooperative_locks():
+        condition = threading.Condition()
+
+    def wait() -> None:
+        with condition:
+            condition.wait_for(lambda: "done" in events)
+            events.append("waited")
+
+    machine.submit(wait)
+    machine.run(1)
+    assert events == []
+    with pytest.raises(RuntimeError, match="the loop waits for a condition"), condition:
+        condition.wait_for(lambda: "done" in events)
+
+    def bring_about() -> None:
+        with condition:
+            machine.mount.open("/f", create=True)
+            events.append("done")
+            condition.notify_all()
+
+    machine.submit(bring_about)
+    machine.run(1)
+    assert events == ["done", "waited"]
+    machine.loop.close()
+
+
 def test_a_task_of_a_dead_process_ends_at_its_next_operation() -> None:
     """It does nothing more to the disk, and its thread is free again."""
     machine, order = Machine(2), list[str]()
