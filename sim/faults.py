@@ -307,7 +307,7 @@ class Trouble:
         if states is None or not await self._alone():
             return
         own = [partition for partition in states.partitions() if machine.broker_id in states.replicas(partition)]
-        if any((state := states.state(each)) is None or len(state.isr) < 2 for each in own):
+        if any(len(states.lasting_members(each)) < 2 for each in own):
             self._fragile = False
             return
         self._cluster.trace.record("within_budget", machine.name)

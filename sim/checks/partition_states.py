@@ -112,6 +112,13 @@ class PartitionStates:
                 break
         return largest
 
+    def lasting_members(self, partition: TopicPartition) -> list[int]:
+        """Members of the ISR that are registered as when they were last seen in it: the controller has no reason to
+        take one of them out. One whose session has ended goes, even if it has registered again."""
+        path = f"{topic_path(partition.topic)}/partitions/{partition.partition}/state"
+        seen = self._incarnations.get(path, {})
+        return [broker for broker, epoch in seen.items() if self._registered(broker) == epoch]
+
     def partitions(self) -> list[TopicPartition]:
         """All that have a state now."""
         found = []

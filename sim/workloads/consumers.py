@@ -98,7 +98,7 @@ class Reader:
             if self.preferred >= 0:
                 self.preferred = -1  # A follower may not have come so far.
                 return
-            self.offset = await self._router.earliest(self.partition)
+            self.offset = self.log_start = await self._router.earliest(self.partition)
             self._history.out_of_range(self.partition, asked, self.offset)
             return
         if code is not ErrorCode.NONE:

@@ -56,6 +56,9 @@ class FollowerFetched:
     """Of the registration under which it fetches; -1 where it does not say."""
     fetch_times: FetchTimes | None = None
     """Of its session, where the following requests need not name the partition."""
+    leader_start: Offset = Offset(0)
+    """The first offset of the leader's log: that all before it is deleted may have been said while the follower was
+    away."""
 
 
 @dataclass(frozen=True, slots=True)

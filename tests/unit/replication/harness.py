@@ -72,12 +72,18 @@ class Led:
         return self.step(Appended(Offset(log_end)))
 
     def fetch(
-        self, follower: int, offset: int, *, start: int = 0, epoch: int = 5, times: FetchTimes | None = None
+        self,
+        follower: int,
+        offset: int,
+        *,
+        start: int = 0,
+        epoch: int = 5,
+        times: FetchTimes | None = None,
+        leader_start: int = 0,
     ) -> list[Effect]:
         """A follower's fetch, read; `epoch` is its broker epoch. The effects, but for the news of first offsets."""
-        effects = self.step(
-            FollowerFetched(BrokerId(follower), Offset(offset), Offset(start), BrokerEpoch(epoch), times)
-        )
+        ids = BrokerId(follower), Offset(offset), Offset(start), BrokerEpoch(epoch)
+        effects = self.step(FollowerFetched(*ids, times, Offset(leader_start)))
         self.start_moved = any(isinstance(effect, FollowerStartMoved) for effect in effects)
         return [effect for effect in effects if not isinstance(effect, FollowerStartMoved)]
 

@@ -190,6 +190,15 @@ def test_a_follower_may_join_before_it_has_the_log_end() -> None:
     assert led.proposed == [0, 1, 2]
 
 
+def test_a_follower_joins_once_its_log_begins_where_the_leaders_does() -> None:
+    """DeleteRecords waits for followers that live; one that comes back has what it said is deleted, and may not lead."""
+    led = Led((0, 1, 2), (0, 1), log_end=10, high_watermark=10)
+    led.fetch(2, 10, start=0, leader_start=3)
+    assert led.proposed is None
+    led.fetch(2, 10, start=3, leader_start=3)
+    assert led.proposed == [0, 1, 2]
+
+
 def test_a_proposal_carries_the_epochs_by_which_the_followers_are_known() -> None:
     """KIP-903: who restarted since is refused by the controller; -1 where nothing is known, and for the leader."""
     led = Led((0, 1, 2, 3), (0, 1, 3))

@@ -426,6 +426,7 @@ class _ReplicaFetch:
                 Offset(partition.follower_start),
                 session.broker_epoch,
                 None if session.id == NO_SESSION else session.fetch_times,
+                reading.replica.log.log_start_offset,
             ),
             self._context.received_ms,
         )
