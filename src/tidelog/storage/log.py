@@ -377,6 +377,7 @@ class Log(DurableLog):
     def _roll(self, first_offset: int, now_ms: int) -> Segment:
         self.catch_up_producers(now_ms)
         self.folder.finish_steps()
+        self._sync_cut()
         old = self.active
         base_offset = max(first_offset, self.log_end_offset)
         if base_offset == old.base_offset:

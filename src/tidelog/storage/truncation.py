@@ -5,7 +5,7 @@ it, say, which is a hole. So **a truncation has three steps**:
 
     announce   the recovery point goes down to the cut, in its checkpoint too: from there on recovery believes nothing
     cut        segments are removed, the one with the cut is made shorter; in any order, as far as a crash is concerned
-    settle     the cut segment and the folder are synced; no flush ends before
+    settle     the cut segment and the folder are synced; no flush ends before, and no segment is begun
 
 A crash after the first step leaves a beginning of the old log, as recovery finds it from the cut on; a crash after the
 last leaves the cut log and what was flushed behind it. Either way the leader's epochs tell what is to be cut again.
@@ -97,6 +97,13 @@ class TruncatableLog(ReadableLog):
     def truncation(self) -> Truncation:
         """What makes the last truncation durable."""
         return Truncation(self.durability, self.active)
+
+    def _sync_cut(self) -> None:
+        """Makes a cut durable before a segment comes behind the one that was cut: a power cut that kept the new one
+        and undid the cut would leave batches that were cut off before newer ones. OSError if the disk refuses."""
+        if self.durability.is_cut:
+            self.truncation().run()
+            self.durability.is_cut = False
 
     # What is asked for.
 

@@ -6,7 +6,20 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.unit.storage.support import NOW_MS, TP, FaultyDisk, batch, fill, open_log, open_manager, read_all
+from sim.world.disk import SimulatedDisk
+from sim.world.randomness import SeededRandom
+from tests.unit.storage.support import (
+    NOW_MS,
+    TOPIC_ID,
+    TP,
+    FaultyDisk,
+    StandingClock,
+    batch,
+    fill,
+    open_log,
+    open_manager,
+    read_all,
+)
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.records.batch import patch
@@ -219,3 +232,37 @@ def test_a_segment_that_is_closed_after_a_cut_is_flushed_with_its_indexes(tmp_pa
     assert task is not None
     run_now(task)
     assert log.recovery_point == log.log_end_offset - 1
+
+
+@pytest.mark.parametrize("is_settled", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_roll_behind_a_cut_and_a_power_cut(seed: int, is_settled: bool) -> None:
+    """A leader appends before the cut is durable, and rolls: no batch that was cut off comes back before a new one."""
+    clock = StandingClock()
+    disk = SimulatedDisk(SeededRandom(seed, "d"), clock.wall_ms)
+    mount = disk.mount()
+    manager = open_manager("/d", disk=mount, clock=clock, config=CONFIG)
+    log = manager.create(TP, TOPIC_ID)
+    fill(log, 5, leader_epoch=1)
+    for task in [*manager.maintenance.durability_tasks(), log.flush_task()]:
+        assert task is not None
+        run_now(task)
+    mount.sync_file_system("/d")
+    log.announce_truncation(3)
+    settle(manager)
+    log.truncate_to(3)
+    for _ in range(4):
+        log.append(batch(b"x" * 100), leader_epoch=2, now_ms=NOW_MS)
+    assert [segment.base_offset for segment in log.segments] == [0, 5]
+    if is_settled:
+        settle(manager)
+    else:
+        # As an operating system may do by itself.
+        disk.write_back(log.active.path(".log"))
+        mount.fsync_directory(log.directory)
+    manager.abandon()
+    disk.power_cut()
+    again = open_manager("/d", disk=disk.mount(), clock=clock, config=CONFIG).get(TP)
+    assert again is not None
+    is_new = [record.value == b"x" * 100 for record in read_all(again)[3:]]
+    assert all(is_new) or not any(is_new)
