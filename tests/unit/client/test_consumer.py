@@ -394,6 +394,15 @@ async def test_who_does_not_come_back_leaves_the_group() -> None:
     assert ("lost", [0]) in told.events
 
 
+async def test_who_was_given_nothing_and_does_not_come_back_leaves_the_group_too() -> None:
+    """Whatever a poll came to: records that arrive later are for a member whose caller asks for them."""
+    with GroupBroker(partitions=1) as broker:
+        async with consuming(broker, max_poll_interval_s=0.1) as consumer:
+            while not consumer.assignment:
+                assert await consumer.poll(0.01) is None
+            await eventually(lambda: bool(broker.asked(ApiKey.LEAVE_GROUP)))
+
+
 async def test_who_is_no_member_any_more_commits_nothing() -> None:
     """As nobody in particular it could while the group is empty, after others have read on and left."""
     with GroupBroker(partitions=1) as broker:

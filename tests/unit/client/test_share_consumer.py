@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.broker.several import Brokers, run
+from tests.waiting import eventually
 
 from tidelog.client import admin
 from tidelog.client.admin import ConfigChange, ConfigResource, NewTopic, ResourceType
@@ -194,6 +195,23 @@ def test_what_a_consumer_holds_is_released_when_it_closes(tmp_path: Path) -> Non
                 consumer.acknowledge(records[1], AcknowledgeType.RENEW)
             async with here.consumer(EXPLICIT) as consumer:
                 assert [(r.offset, r.delivery_count) for r in await taken(consumer, 3)] == [(1, 1), (2, 1), (3, 1)]
+
+    run(check())
+
+
+def test_who_was_given_nothing_and_does_not_come_back_leaves_the_group(tmp_path: Path) -> None:
+    """After max.poll.interval.ms, and joins again with the next poll, however short that is."""
+    impatient = ShareConsumerSettings(max_wait_ms=100, max_poll_interval_s=0.1)
+
+    async def check() -> None:
+        async with place(tmp_path) as here:
+            await here.make()
+            async with here.consumer(impatient) as consumer:
+                assert await consumer.poll(0.05) is None
+                membership = consumer._membership
+                await eventually(lambda: membership._left)
+                assert await consumer.poll(0) is None
+                assert not membership._left
 
     run(check())
 

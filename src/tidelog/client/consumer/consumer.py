@@ -178,12 +178,14 @@ class Consumer:
         if self._membership is not None:
             self._membership.polled(True)
         data: FetchedData | None = None
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                data = await self._next()
-        if data is None:
-            return None
-        return self._give(data)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    data = await self._next()
+        finally:
+            if self._membership is not None:
+                self._membership.polled(False)
+        return None if data is None else self._give(data)
 
     def __aiter__(self) -> AsyncIterator[ConsumedBatch]:
         return self
@@ -242,7 +244,6 @@ class Consumer:
         self._ownership.topics_given[topic_partition.topic] = self._fetcher.topic_read(topic_partition.topic)
         self._ownership.at_rest.clear()
         if self._membership is not None:
-            self._membership.polled(False)
             self._given_to = self._member_now()
         return ConsumedBatch(data, self._settings.committed_only)
 

@@ -43,7 +43,7 @@ class Membership(Protocol):
         ...
 
     def polled(self, waiting: bool) -> None:
-        """The caller waits for more, or has just been given something."""
+        """The caller waits for more, or does not any more, whatever it was given."""
         ...
 
     async def settle(self) -> None:

@@ -128,6 +128,7 @@ class NextGenerationMembership:
     def polled(self, waiting: bool) -> None:
         self._idle_since = None if waiting else time.monotonic()
         if waiting and self._left:
+            self._left = False
             self._beat.set()
 
     # Taking what is assigned
@@ -222,10 +223,9 @@ class NextGenerationMembership:
         await self._say_goodbye()
         self._start_over()
         self._left = True
-        while self._idle_since is not None:
+        while self._left:
             await self._beat.wait()
             self._beat.clear()
-        self._left = False
 
     async def _heartbeat(self) -> bool:
         """One heartbeat; False where it is to be sent again soon."""

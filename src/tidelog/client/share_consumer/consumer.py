@@ -136,9 +136,12 @@ class ShareConsumer:
         self._accept_given()
         self._membership.polled(waiting=True)
         batch: SharedBatch | None = None
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                batch = await self._next()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    batch = await self._next()
+        finally:
+            self._membership.polled(waiting=False)
         return batch
 
     def __aiter__(self) -> AsyncIterator[SharedBatch]:
@@ -161,7 +164,6 @@ class ShareConsumer:
             else:
                 self._flush_leaders()
                 self._given.append(delivery)
-                self._membership.polled(waiting=False)
                 return SharedBatch(delivery.topic_partition, delivery.records)
             await self._woken.wait()
 

@@ -75,9 +75,10 @@ class ShareMembership:
             self._heartbeats = asyncio.create_task(self._keep_alive())
 
     def polled(self, *, waiting: bool) -> None:
-        """The caller waits for more, or has just been given something."""
+        """The caller waits for more, or does not any more, whatever it was given."""
         self._idle_since = None if waiting else time.monotonic()
         if waiting and self._left:
+            self._left = False
             self._beat.set()
 
     async def _keep_alive(self) -> None:
@@ -161,10 +162,9 @@ class ShareMembership:
         await self._say_goodbye(self._routing.deadline(self._settings.close_timeout_s))
         self._start_over()
         self._left = True
-        while self._idle_since is not None:
+        while self._left:
             await self._beat.wait()
             self._beat.clear()
-        self._left = False
 
     async def leave(self, deadline: Deadline) -> None:
         """Ends the membership; where no coordinator answers until the deadline, its session timeout does."""
