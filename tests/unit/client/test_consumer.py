@@ -22,10 +22,11 @@ from tidelog.client.consumer.commits import Commits
 from tidelog.client.consumer.ownership import Ownership
 from tidelog.client.consumer.placement import Placement
 from tidelog.client.coordination import CoordinatorConnection
-from tidelog.client.errors import CommitRefused, Fenced, InvalidResponse, NoOffset, TopicChanged
+from tidelog.client.errors import CommitRefused, Fenced, InvalidResponse, NoOffset, RequestTimedOut, TopicChanged
 from tidelog.client.fetching import FetchSettings
 from tidelog.client.member_data import decode_subscription, encode_subscription
 from tidelog.client.offsets import CommittedOffset, GroupMember
+from tidelog.client.retries import RetryPolicy
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
@@ -511,6 +512,23 @@ async def test_commits_that_are_refused() -> None:
             broker.fail_next[ApiKey.OFFSET_COMMIT] = [ErrorCode.NOT_COORDINATOR]
             await consumer.commit()
         assert broker.committed == {0: 1}
+
+
+async def test_a_commit_that_is_tried_again_takes_no_later_ones_place() -> None:
+    """As where partitions are given up while an automatic commit waits for its coordinator."""
+    with GroupBroker(partitions=1) as broker:
+        broker.fail_next[ApiKey.OFFSET_COMMIT] = [ErrorCode.NOT_COORDINATOR]
+        async with Cluster(broker.bootstrap) as cluster:
+            cluster.routing.retry = RetryPolicy(backoff_ms=300)
+            connection = CoordinatorConnection(cluster, "g")
+            commits = Commits(cluster, connection, lambda: GroupMember("g"), lambda: False)
+            earlier = asyncio.create_task(commits.commit({T0: CommittedOffset(5)}))
+            await eventually(lambda: not broker.fail_next[ApiKey.OFFSET_COMMIT])
+            with pytest.raises(RequestTimedOut, match="waits for an earlier one"):
+                await commits.commit({T0: CommittedOffset(9)}, timeout_s=0.01)
+            assert (await commits.commit({T0: CommittedOffset(9)}), await earlier) == ({}, {})
+            connection.close()
+        assert broker.committed == {0: 9}
 
 
 async def test_a_topic_that_is_gone_keeps_no_others_offsets_from_being_committed() -> None:

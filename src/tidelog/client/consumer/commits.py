@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
 from tidelog.client.cluster import Cluster
 from tidelog.client.coordination import CoordinatorConnection
-from tidelog.client.errors import CommitRefused
+from tidelog.client.errors import CommitRefused, RequestTimedOut
 from tidelog.client.offsets import (
     CommittedOffset,
     GroupMember,
@@ -22,7 +24,7 @@ from tidelog.client.views import partition_error
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 
-_NOT_A_MEMBER = frozenset(
+NOT_A_MEMBER = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.ILLEGAL_GENERATION,
@@ -30,6 +32,7 @@ _NOT_A_MEMBER = frozenset(
         ErrorCode.FENCED_MEMBER_EPOCH,
     }
 )
+"""The group has given the member up; it hears so with its next heartbeat, if it has not yet."""
 _AGAIN = frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.STALE_MEMBER_EPOCH})
 """An open transaction is about to commit offsets; or the member's epoch rose on the way: it is the next one's."""
 
@@ -56,6 +59,8 @@ class Commits:
         self._member = member
         self._joins = joins
         self._topic_read = topic_read
+        self._turn = asyncio.Lock()
+        """Of commits. Were one tried again behind a later one, its offsets would take the later ones' place."""
 
     async def commit(
         self, offsets: Mapping[TopicPartition, CommittedOffset], *, timeout_s: float | None = None
@@ -67,6 +72,25 @@ class Commits:
         deadline = self._routing.deadline(timeout_s)
         # As of now: during each wait below the reader may begin to read the next topic of a name.
         topics_read = {tp.topic: self._topic_read(tp.topic) for tp in offsets}
+        async with self._in_turn(deadline):
+            return await self._commit(offsets, topics_read, deadline)
+
+    @contextlib.asynccontextmanager
+    async def _in_turn(self, deadline: Deadline) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(deadline.remaining_s):
+                await self._turn.acquire()
+        except TimeoutError as error:
+            text = f"the commit still waits for an earlier one after {deadline.timeout_s:g} s"
+            raise RequestTimedOut(text) from error
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    async def _commit(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], topics_read: Mapping[str, TopicId], deadline: Deadline
+    ) -> dict[TopicPartition, KafkaError]:
         refused = await self._refuse_unknown_topics(offsets, deadline)
         rest = {tp: offset for tp, offset in offsets.items() if tp not in refused}
         topic_ids = self._routing.topic_ids(tp.topic for tp in rest)
@@ -156,7 +180,7 @@ class Commits:
 
 
 def _refused(error: KafkaError) -> KafkaError:
-    if error.code in _NOT_A_MEMBER:
+    if error.code in NOT_A_MEMBER:
         return CommitRefused(
             error.code,
             "the group has given this member up, and its partitions to others: poll more often, handle less between"
