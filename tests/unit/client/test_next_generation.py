@@ -293,6 +293,31 @@ async def test_who_does_not_come_back_leaves_the_group() -> None:
     assert told.events[:3] == [("assigned", [0]), ("lost", [0]), ("assigned", [0])]
 
 
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH])
+async def test_a_member_that_hears_first_from_its_search_that_it_was_given_up_joins_anew(code: ErrorCode) -> None:
+    """The next heartbeat says so, too: there is nothing in it for the caller."""
+    told = Told()
+    with NextGenerationBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        answer, refusals = broker.handlers[ApiKey.OFFSET_FETCH], [code]
+
+        def refuse(request: Any, version: int) -> Any:
+            response = answer(request, version)
+            if refusals:
+                (group,) = response.groups
+                group.error_code, group.topics = refusals.pop(), []
+                broker.fail_next[ApiKey.CONSUMER_GROUP_HEARTBEAT] = [ErrorCode.UNKNOWN_MEMBER_ID]
+                broker.target = [0]
+            return response
+
+        broker.handlers[ApiKey.OFFSET_FETCH] = refuse
+        async with consuming(broker, told) as consumer:
+            batch = await consumer.poll(10)
+            assert batch is not None
+            assert batch.offset == 0
+    assert told.events[:3] == [("assigned", [0]), ("lost", [0]), ("assigned", [0])]
+
+
 async def test_a_broker_without_the_protocol_is_told() -> None:
     """By name of the API."""
     with GroupBroker() as broker:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from tidelog.client.addresses import Address
 from tidelog.client.cluster import Cluster
-from tidelog.client.consumer.commits import Commits
+from tidelog.client.consumer.commits import NOT_A_MEMBER, Commits
 from tidelog.client.consumer.settings import AutoOffsetReset, ConsumerSettings
 from tidelog.client.errors import ConnectionFailed, NoOffset, RequestTimedOut
 from tidelog.client.offsets import CommittedOffset, list_offsets
@@ -32,6 +32,8 @@ logger: Final = logging.getLogger(__name__)
 
 LEADER_S_MAX: Final = 10.0
 """How long one attempt at a leader may take."""
+_OF_MEMBERSHIP: Final = NOT_A_MEMBER | {ErrorCode.STALE_MEMBER_EPOCH}
+"""What a coordinator says of the member that asks, and of no offset: the membership joins anew, or stops."""
 
 Placed = Callable[[TopicPartition, CommittedOffset, bool], object]
 """Told a partition's position, with the leader epoch of the record before it, and whether the group committed it."""
@@ -133,7 +135,7 @@ class Placement:
         except (ConnectionFailed, RequestTimedOut) as error:
             self._later(partitions, search, error)
         except KafkaError as error:
-            if error.code.retriable:
+            if error.code.retriable or error.code in _OF_MEMBERSHIP:
                 self._later(partitions, search, error)
             else:
                 self._fail(partitions, search, error)
