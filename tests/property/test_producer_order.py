@@ -104,7 +104,7 @@ class World:
         request = self.network.pop(0)
         verdict = "refused" if refuses else self.leader.judge(request.records, request.epoch, request.sequence)
         if resigns and verdict == "acknowledged":
-            verdict = "refused"
+            verdict = "resigned"
         if loses_answer:
             self.queue.requeue(request.batch, 0.0, is_uncertain=True)
             self.break_connection()
@@ -117,8 +117,8 @@ class World:
             self.acknowledged += values(batch)
         elif verdict == "too large" and batch.count > 1:
             self.queue.split(batch)
-        elif verdict == "refused":
-            self.queue.requeue(batch, 0.0, is_uncertain=False)
+        elif verdict in ("refused", "resigned"):
+            self.queue.requeue(batch, 0.0, is_uncertain=verdict == "resigned")
         elif verdict != "out of sequence" or not self.queue.out_of_sequence(batch, 0.0):
             self.give_up(batch)
 
@@ -215,5 +215,32 @@ def test_a_batch_is_not_left_further_behind_than_a_leader_remembers() -> None:
         world.finish()
         assert world.leader.log == list(range(11))
         assert (sorted(world.acknowledged), world.failed) == (list(range(11)), [])
+
+    asyncio.run(run())
+
+
+def test_a_batch_that_is_split_stays_behind_the_one_before_it() -> None:
+    """That goes into another epoch: so do the parts, or what is sent behind them would be in the log before them."""
+
+    async def run() -> None:
+        world = World()
+        world.append(1)
+        world.take()
+        world.deliver()
+        for count in (1, 1, TOO_LARGE + 1, 1):
+            world.append(count)
+        for _ in range(3):
+            world.take()
+        world.deliver(refuses=True)
+        world.expire()  # What comes next has a gap before it now,
+        world.deliver()  # so that its leader wants it in another epoch.
+        world.deliver()
+        world.take()
+        world.deliver()
+        for _ in range(3):
+            world.take()
+        world.finish()
+        assert world.leader.log == [0, *range(2, 10)]
+        assert (world.acknowledged, world.failed) == (world.leader.log, [1])
 
     asyncio.run(run())

@@ -176,11 +176,7 @@ class PartitionQueue:
         """The batch is to be sent again, not before `resume_at`; `is_uncertain` where it may be in the log."""
         self.in_flight.remove(batch)
         batch.is_uncertain = batch.is_uncertain or is_uncertain
-        if any(each.order < batch.order and each.base_sequence < 0 for each in self.waiting):
-            # The one before it was not appended, so this one was not, either: it goes into the next epoch as well.
-            _unsign(batch)
-        insort(self.waiting, batch, key=_BY_ORDER)
-        self.is_retrying = True
+        self._waits_again(batch)
         self.attempts += 1
         self.resume_at = max(self.resume_at, resume_at)
 
@@ -189,13 +185,19 @@ class PartitionQueue:
         self.in_flight.remove(batch)
         parts = batch.split()
         for part in parts:
-            insort(self.waiting, part, key=_BY_ORDER)
+            self._waits_again(part)
         window: dict[Batch, bool] = {}
         for each, is_open in self._window.items():
             window.update(dict.fromkeys(parts, True) if each is batch else {each: is_open})
         self._window = window
-        self.is_retrying = True
         return parts
+
+    def _waits_again(self, batch: Batch) -> None:
+        if any(each.order < batch.order and each.base_sequence < 0 for each in self.waiting):
+            # The one before it was not appended, so this one was not, either: it goes into the next epoch as well.
+            _unsign(batch)
+        insort(self.waiting, batch, key=_BY_ORDER)
+        self.is_retrying = True
 
     def failed(self, batch: Batch) -> None:
         """The batch is given up, in flight or waiting."""
