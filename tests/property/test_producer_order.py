@@ -1,7 +1,7 @@
 """One partition of an idempotent producer against a leader that judges sequences as Kafka's do, whatever goes wrong.
 
 Requests are lost, answers are lost, requests of broken connections arrive late, leaders refuse for a while, records are
-too large, batches expire. What is acknowledged is in the log exactly once, and the log is in the order of sending.
+too large, batches expire, metadata shows a former topic. What is acknowledged is in the log exactly once, and the log is in the order of sending.
 
 A request of a broken connection arrives late, but before the leader sees one of the next connection, or never. Beyond
 that Kafka's protocol promises nothing to producers without transactions: an epoch that ended fences nothing until the
@@ -139,6 +139,10 @@ class World:
         if self.queue.waiting:
             self.give_up(self.queue.waiting[0])
 
+    def mistake(self) -> None:
+        """A broker that lags shows a former topic of the name: nothing of it is there, and all is as ever."""
+        self.queue.topic_replaced(begins_epoch=True)
+
     def give_up(self, batch: Batch) -> None:
         self.queue.failed(batch)
         self.failed += values(batch)
@@ -163,6 +167,7 @@ STEPS = {
     World.deliver_late: 5,
     World.break_connection: 3,
     World.expire: 2,
+    World.mistake: 1,
 }
 """How often each happens, beside what takes an argument."""
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import threading
 from typing import Any
 
 import pytest
+from tests.unit.client.group_broker import GroupBroker
 from tests.unit.client.log_broker import LogBroker
 from tests.unit.client.scripted_broker import DROP, HeldAnswers, ScriptedBroker
 from tests.waiting import eventually
@@ -385,6 +387,49 @@ async def test_in_a_topic_that_was_made_again_the_order_is_kept(failure: ErrorCo
                 await producer.send("t", value)
             await producer.flush()
         assert [record.value for record in broker.records(0)] == values
+
+
+@pytest.mark.parametrize("is_appended", [False, True])
+@pytest.mark.parametrize("transactional_id", [None, "id"])
+async def test_a_broker_that_shows_a_former_topic_has_no_record_appended_twice(
+    transactional_id: str | None, is_appended: bool
+) -> None:
+    """Nor one left out: a batch may be in the log when metadata of a broker that lags names another topic."""
+    with GroupBroker(partitions=1) as broker:
+        append, show, present = broker.handlers[ApiKey.PRODUCE], broker.handlers[ApiKey.METADATA], broker.topic_id
+        shown: list[bytes] = []
+        loses = False
+
+        def produce(request: Any, version: int) -> Any:
+            nonlocal loses
+            (topic,) = request.topic_data
+            if topic.topic_id != present:
+                broker.fail_next[ApiKey.PRODUCE] = [ErrorCode.UNKNOWN_TOPIC_ID]
+            response = append(request, version) if is_appended or not loses else DROP
+            if loses:
+                loses = False
+                shown.append(bytes(reversed(present)))
+                return DROP
+            return response
+
+        def metadata(request: Any, version: int) -> Any:
+            broker.topic_id = shown.pop() if shown else present
+            return show(request, version)
+
+        broker.handlers |= {ApiKey.PRODUCE: produce, ApiKey.METADATA: metadata}
+        settings = ProducerSettings(linger_ms=0, transactional_id=transactional_id)
+        async with (
+            Cluster(broker.bootstrap) as cluster,
+            Producer(cluster, settings) as producer,
+            producer.transaction() if transactional_id else contextlib.nullcontext(),
+        ):
+            await (await producer.send("t", b"before")).place()
+            loses = True
+            perhaps = await producer.send("t", b"perhaps")
+            behind = await producer.send("t", b"behind")
+            await perhaps.place()
+            await behind.place()
+        assert [record.value for record in broker.records(0)] == [b"before", b"perhaps", b"behind"]
 
 
 async def test_a_leader_that_was_deposed_and_does_not_know_fails_no_batch() -> None:

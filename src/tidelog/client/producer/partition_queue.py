@@ -13,7 +13,7 @@ while the oldest one that is not acknowledged would be further behind it than th
 
 Until a leader has acknowledged something of an epoch, one batch is in flight: a leader that knows nothing of a producer
 takes any sequence, so that the second batch could go in before the first. The same holds for a topic that was deleted
-and made again (`topic_replaced`): what waits for it begins another epoch.
+and made again (`topic_replaced`): what waits for it, and is in no log, begins another epoch.
 
 A batch that fails for good leaves a gap in the sequences. What is behind it then needs another epoch, in which
 sequences begin at 0 (KIP-360): `take` asks for it through `renew` once each batch of the old epoch is
@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable
+from itertools import dropwhile
 from operator import attrgetter
 from typing import Any, Final
 
@@ -40,7 +41,7 @@ class PartitionQueue:
     """One partition's batches. `in_flight_max` is 1 for producers that are not idempotent: nothing else keeps order."""
 
     __slots__ = (
-        "_identity", "_is_known", "_next_order", "_next_sequence", "_window", "attempts", "has_gap", "in_flight",
+        "_has_lost", "_identity", "_is_known", "_next_order", "_next_sequence", "_window", "attempts", "has_gap", "in_flight",
         "in_flight_max", "is_idempotent", "is_retrying", "last_error", "needs_leader", "open", "resume_at", "topic_id",
         "topic_partition", "waiting",
     )  # fmt: skip
@@ -64,6 +65,9 @@ class PartitionQueue:
         """Why the last batch that failed is sent again."""
         self.is_retrying = False
         self.has_gap = False
+        """Whether the next batch without a sequence begins another epoch."""
+        self._has_lost = False
+        """Whether that is because a batch with a sequence has failed: the leader may lack what came before."""
         self._next_order = 0
         self._identity = NO_IDENTITY
         self._is_known = False
@@ -121,7 +125,7 @@ class PartitionQueue:
             self._identity = renew(self._identity)
             self._next_sequence = 0
             self._window.clear()
-            self.has_gap = self._is_known = False
+            self.has_gap = self._has_lost = self._is_known = False
         batch = self.waiting.pop(0)
         if self.is_idempotent and batch.base_sequence < 0:
             batch.sign(self._identity, self._next_sequence)
@@ -142,17 +146,20 @@ class PartitionQueue:
         assert not self.in_flight
         self._identity = NO_IDENTITY
         self._window.clear()
-        self.has_gap = self._is_known = False
+        self.has_gap = self._has_lost = self._is_known = False
 
-    def topic_replaced(self) -> None:
+    def topic_replaced(self, *, begins_epoch: bool) -> None:
         """The partition is that of another topic of its name: its leader knows nothing of this producer.
 
-        What was sent before is in no log that can be read. Batches in flight come back, and go first.
+        Or metadata came from a broker that lags, and the topic is the former one in truth. So batches that may be in
+        its log keep their sequences, by which it knows them again. What is behind them begins another epoch, unless
+        that is not to be had (`begins_epoch`): in a transaction sequences go on.
         """
         self._is_known = False
-        self.has_gap = True
-        for batch in self.waiting:
-            _unsign(batch)
+        if begins_epoch:
+            self.has_gap = True
+            for batch in dropwhile(lambda batch: batch.is_uncertain, self.waiting):
+                _unsign(batch)
 
     # What became of a batch in flight.
 
@@ -204,7 +211,7 @@ class PartitionQueue:
         (self.in_flight if batch in self.in_flight else self.waiting).remove(batch)
         self._leaves_window(batch)
         if batch.base_sequence >= 0:
-            self.has_gap = True
+            self.has_gap = self._has_lost = True
         if self.is_empty:
             self.last_error = None
 
@@ -224,7 +231,7 @@ class PartitionQueue:
         if not self.is_first(batch):
             self.requeue(batch, resume_at, is_uncertain=False)
             return True
-        if batch.is_uncertain and not self.has_gap:
+        if batch.is_uncertain and not self._has_lost:
             return False
         self.requeue(batch, resume_at, is_uncertain=False)
         for each in self.waiting:

@@ -300,7 +300,7 @@ class Sender:
         former, queue.topic_id = queue.topic_id, topic_id
         if former == ZERO_TOPIC_ID:
             return False
-        queue.topic_replaced()
+        queue.topic_replaced(begins_epoch=self._transactions is None)
         return True
 
     def _may_take(self, queue: PartitionQueue) -> bool:
