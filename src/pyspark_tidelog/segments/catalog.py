@@ -95,11 +95,11 @@ class SegmentsCatalog:
     def _found(self, folders: list[PartitionFolder], asked: int, *, committed: bool) -> OffsetFound:
         replicas = [PartitionFiles(self._disk, folder) for folder in folders if folder.high_watermark]
         earliest = min((files.start() for files in replicas), default=0)
+        if asked == EARLIEST_TIMESTAMP:
+            return OffsetFound(earliest, -1, -1)
         ends = [files.stable_end(files.end()) if committed else files.end() for files in replicas]
         if asked == LATEST_TIMESTAMP:
             return OffsetFound(max([earliest, *ends]), -1, -1)
-        if asked == EARLIEST_TIMESTAMP:
-            return OffsetFound(earliest, -1, -1)
         found = [files.first_as_late_as(asked, files.start(), end) for files, end in zip(replicas, ends, strict=True)]
         first = min((each for each in found if each is not None), default=None)
         return _NO_RECORD if first is None else OffsetFound(first[0], first[1], -1)

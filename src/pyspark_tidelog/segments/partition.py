@@ -152,6 +152,9 @@ class PartitionFiles:
 
     def end(self) -> int:
         """Behind the last batch below the high watermark that is there."""
+        # Nearly always that reaches the high watermark, and the index leads to it.
+        if self._has(self.folder.high_watermark - 1):
+            return self.folder.high_watermark
         bases = self.base_offsets()
         last = bases[-1] if bases else 0
         try:
@@ -160,6 +163,13 @@ class PartitionFiles:
         except InvalidBatch as error:
             logger.warning("segment_damaged: folder=%s offset=%d reason=%s", self.folder.path, last, error.message)
         return min(last, self.folder.high_watermark)
+
+    def _has(self, offset: int) -> bool:
+        """Whether a batch holds `offset`; False where that cannot be read."""
+        try:
+            return next((header.base_offset <= offset for _, _, header in self.headers(offset, offset + 1)), False)
+        except InvalidBatch:
+            return False
 
     def start(self) -> int:
         """The first offset that counts as there."""

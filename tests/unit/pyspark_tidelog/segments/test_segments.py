@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
-from tests.unit.storage.support import NOW_MS, TOPIC_ID, TP, batch, let_go, marker, open_manager
+from tests.unit.storage.support import NOW_MS, TOPIC_ID, TP, FaultyDisk, batch, let_go, marker, open_manager
 from tests.waiting import until
 
 from pyspark_tidelog import connections
@@ -18,12 +18,13 @@ from pyspark_tidelog.batch import TidelogBatchReader
 from pyspark_tidelog.errors import DataLoss, OptionError, SourceError, UnknownTopic
 from pyspark_tidelog.offsets import OffsetRange
 from pyspark_tidelog.options import parse_options
+from pyspark_tidelog.segments.catalog import SegmentsCatalog
 from pyspark_tidelog.segments.directories import folders_of
 from pyspark_tidelog.segments.pieces import Missing, Piece, read_parts
 from pyspark_tidelog.stream import TidelogStreamReader
 from tidelog.client import admin
 from tidelog.client.blocking import BlockingCluster
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from tidelog.pipeline.delta import commit_batch, open_table
 from tidelog.pipeline.job import TableJob, source_options
 from tidelog.pipeline.parquet import write_range
@@ -118,6 +119,23 @@ def test_what_is_not_known_to_be_committed_is_not_read(tmp_path: Path) -> None:
     assert values(reader(tmp_path)) == numbers(0, 40)
     (tmp_path / REPLICATION_CHECKPOINT).write_bytes(encode_offsets({}))
     assert values(reader(tmp_path)) == []
+
+
+def test_a_plan_goes_through_no_segment(tmp_path: Path) -> None:
+    """The index leads to the end of a log: what a plan reads is the same however many batches lie before it."""
+    reads = []
+    for batches in (70, 134):  # An index is written 64 entries at a time.
+        directory, disk = tmp_path / str(batches), FaultyDisk()
+        manager = open_manager(directory, config=LogConfig())
+        log = manager.create(TP, TOPIC_ID)
+        for _ in range(batches):
+            log.append(batch(bytes(70_000)), leader_epoch=0, now_ms=NOW_MS)
+        committed(manager, log)
+        catalog = SegmentsCatalog(disk, [str(directory)])
+        found = [catalog.offsets({TP: asked})[TP].offset for asked in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)]
+        assert found == [0, batches]
+        reads.append([operation for operation, _ in disk.operations].count("pread"))
+    assert reads[0] == reads[1], reads
 
 
 def test_committed_reads_leave_out_what_was_aborted_or_is_open(tmp_path: Path) -> None:
