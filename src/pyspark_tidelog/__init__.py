@@ -39,8 +39,11 @@ class DefaultSource(DataSource):
         """Checks the options, so that mistakes are told by `load()` and not by the first action."""
         from pyspark_tidelog.options import parse_options
         from pyspark_tidelog.schema import spark_schema
+        from pyspark_tidelog.worker_process import spare_collections
 
-        return spark_schema(parse_options(self.options, streaming=None).columns)
+        schema = spark_schema(parse_options(self.options, streaming=None).columns)
+        spare_collections()
+        return schema
 
     def reader(self, schema: StructType) -> "TidelogBatchReader":
         from pyspark_tidelog.batch import TidelogBatchReader
@@ -64,19 +67,25 @@ class DefaultSource(DataSource):
         from pyspark_tidelog.sink.columns import check_schema
         from pyspark_tidelog.sink.options import parse_sink_options
         from pyspark_tidelog.sink.writers import TidelogBatchWriter
+        from pyspark_tidelog.worker_process import spare_collections
 
         if overwrite:
             raise SourceError("a topic cannot be overwritten: write with mode('append')")
         options = parse_sink_options(self.options)
-        return TidelogBatchWriter(options, check_schema(_fields(schema), options.topic))
+        writer = TidelogBatchWriter(options, check_schema(_fields(schema), options.topic))
+        spare_collections()
+        return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "TidelogStreamWriter":  # noqa: N802  # Spark's name.
         from pyspark_tidelog.sink.columns import check_schema
         from pyspark_tidelog.sink.options import parse_sink_options
         from pyspark_tidelog.sink.writers import TidelogStreamWriter
+        from pyspark_tidelog.worker_process import spare_collections
 
         options = parse_sink_options(self.options)
-        return TidelogStreamWriter(options, check_schema(_fields(schema), options.topic), schema)
+        writer = TidelogStreamWriter(options, check_schema(_fields(schema), options.topic), schema)
+        spare_collections()
+        return writer
 
 
 def _fields(schema: StructType) -> list[tuple[str, str]]:

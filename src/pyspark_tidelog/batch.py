@@ -7,6 +7,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_tidelog.offsets import OffsetRange, split_ranges
 from pyspark_tidelog.options import SourceOptions
+from pyspark_tidelog.worker_process import spare_collections
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,6 +49,7 @@ class TidelogBatchReader(DataSourceReader):
         pieces = split_ranges(
             ranges, partitions_min=options.partitions_min, records_max=options.records_max_per_partition
         )
+        spare_collections()
         return [RangePartition(piece) for piece in pieces]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":

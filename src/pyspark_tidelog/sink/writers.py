@@ -54,6 +54,7 @@ class TidelogBatchWriter(DataSourceArrowWriter):
             from pyspark_tidelog.sink.copying import commit_batch_job
 
             commit_batch_job(self._options, _staged(messages))
+            spare_collections()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """In the driver, when a task or the commit has failed."""
@@ -85,6 +86,7 @@ class TidelogStreamWriter(_StreamWriter):  # type: ignore[misc]  # Which of Spar
             from pyspark_tidelog.sink.copying import commit_micro_batch
 
             commit_micro_batch(self._options, _staged(messages), batchId)
+            spare_collections()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's.
         """Nothing is to be taken back: what was staged is named by nothing, and goes with the next batch."""

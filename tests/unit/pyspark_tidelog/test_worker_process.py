@@ -1,9 +1,12 @@
-"""Spark's Python workers collect garbage after each task: what is loaded for good is not gone through each time."""
+"""Spark's Python processes collect garbage after all that they are asked: what is loaded for good is not gone through
+each time."""
 
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 
 import pytest
 from pyspark import TaskContext
@@ -38,3 +41,22 @@ def test_a_workers_first_task_leaves_little_to_go_through(broker: Broker, monkey
     assert frozen > len(gc.get_objects())
     assert sum(batch.num_rows for batch in reader.read(partition)) == 1
     assert gc.get_freeze_count() <= frozen
+
+
+@pytest.mark.parametrize("asked", ["schema", "plan", "sink"])
+def test_a_process_that_plans_leaves_little_to_go_through(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """Also the processes that Spark asks for a schema, a plan or a writer, which it uses again for the next query."""
+    topic = broker.topic()
+    source = DefaultSource(broker.options(topic))
+    reader = source.reader(spark_schema(COLUMNS))
+    sink = DefaultSource({"kafka.bootstrap.servers": broker.bootstrap, "topic": topic})
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", ModuleSpec("pyspark.daemon", None))
+    if asked == "schema":
+        source.schema()
+    elif asked == "plan":
+        reader.partitions()
+    else:
+        sink.writer(spark_schema(("key", "value")), False)
+    assert gc.get_freeze_count() > len(gc.get_objects())
