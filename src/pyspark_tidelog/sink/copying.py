@@ -1,8 +1,8 @@
 """What the driver does when all tasks are done: copies the winners' batches into their topics in one transaction.
 
 Batches are copied as they are, compressed or not; only the header gets the transaction's producer id, epoch and
-sequence, and its checksum. At most `PIECE_BYTES` for each staging partition are in memory, twice: one piece is written
-while the next is on its way.
+sequence, and its checksum, in the memory into which the batch was received. At most `PIECE_BYTES` for each staging
+partition are in memory, twice: one piece is written while the next is on its way.
 """
 
 import contextlib
@@ -38,6 +38,7 @@ from tidelog.client.transacting import (
 )
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import LATEST_TIMESTAMP, TopicPartition
+from tidelog.ports.disk import Bytes
 from tidelog.records.batch import BatchHeader, build_batch, check_crc, iterate_headers, seal
 from tidelog.records.record import Record
 
@@ -133,7 +134,7 @@ class _Transaction:
         self._append(self._cluster, {partition: batch})
         return start
 
-    def _append(self, cluster: BlockingCluster, batches: Mapping[TopicPartition, bytes | bytearray]) -> None:
+    def _append(self, cluster: BlockingCluster, batches: Mapping[TopicPartition, Bytes]) -> None:
         """A batch for each partition; another one leads by now, or comes back in time."""
         try:
             cluster.run(append_batches(cluster.routing, self._identity, batches))
@@ -166,25 +167,23 @@ class _Transaction:
         copied = 0
         with open_cluster(self._options) as cluster:
             for batches in _pieces(cluster, plan, topic):
-                queues: dict[TopicPartition, deque[bytearray]] = {}
-                for wanted, data in batches:
-                    queues.setdefault(wanted.target, deque()).append(self._stamped(wanted.target, *data))
+                queues: dict[TopicPartition, deque[memoryview]] = {}
+                for wanted, (view, header) in batches:
+                    self._stamp(wanted.target, view, header)
+                    queues.setdefault(wanted.target, deque()).append(view)
                     copied += wanted.rows
                 while queues:
                     if stop.is_set():
                         return copied
-                    heads: dict[TopicPartition, bytes | bytearray] = {
-                        target: queue.popleft() for target, queue in queues.items()
-                    }
-                    self._append(cluster, heads)
+                    self._append(cluster, {target: queue.popleft() for target, queue in queues.items()})
                     queues = {target: queue for target, queue in queues.items() if queue}
         return copied
 
-    def _stamped(self, target: TopicPartition, view: memoryview, header: BatchHeader) -> bytearray:
-        """The batch as the transaction's next one for `target`."""
+    def _stamp(self, target: TopicPartition, batch: memoryview, header: BatchHeader) -> None:
+        """Makes the batch the transaction's next one for `target`."""
         sequence = self._sequences.get(target, 0)
         self._sequences[target] = (sequence + header.records_count) % SEQUENCES
-        return stamp(view, header, self._identity.producer_id, self._identity.producer_epoch, sequence)
+        stamp(batch, header, self._identity.producer_id, self._identity.producer_epoch, sequence)
 
     def _lost(self, error: Fenced, elapsed_s: float) -> SinkError:
         timeout_s = self._options.transaction_timeout_ms / 1000
@@ -200,9 +199,8 @@ class _Transaction:
         )
 
 
-def stamp(view: memoryview, header: BatchHeader, producer_id: int, producer_epoch: int, sequence: int) -> bytearray:
-    """A copy of a batch that belongs to a transaction; its records stay as they are."""
-    batch = bytearray(view)
+def stamp(batch: memoryview, header: BatchHeader, producer_id: int, producer_epoch: int, sequence: int) -> None:
+    """Makes a batch part of a transaction, in place; its records stay as they are."""
     changed = header._replace(
         base_offset=0,
         partition_leader_epoch=-1,
@@ -212,7 +210,6 @@ def stamp(view: memoryview, header: BatchHeader, producer_id: int, producer_epoc
         base_sequence=sequence,
     )
     seal(batch, changed)
-    return batch
 
 
 _Found = tuple[Wanted, tuple[memoryview, BatchHeader]]

@@ -19,8 +19,11 @@ from tidelog.client.exchange import SESSION_SHARE, SIZE_PREFIX, Exchange
 from tidelog.client.frame_buffers import FrameBuffers
 from tidelog.client.security import ClientSecurity, refused_by_alert, tls_error
 from tidelog.client.throttles import Throttles
+from tidelog.ports.disk import Bytes
 
 DEFAULT_CLIENT_ID: Final = "tidelog"
+JOINED_BYTES_MAX: Final = 64 << 10
+"""Below this a copy costs less than another call of the system."""
 
 
 class BlockingConnection:
@@ -101,9 +104,10 @@ class BlockingConnection:
 
     def send(self, message: Any, version: int | None = None, *, deadline: float) -> int | None:
         """Sends a request; its correlation id, to receive by, None where no answer comes. `deadline` is monotonic."""
-        correlation_id, data, answered = self._exchange.encode(message, version)
+        correlation_id, chunks, answered = self._exchange.encode_chunks(message, version)
         with self._closing_on_error():
-            self._send(data, deadline)
+            for data in _pieces(chunks):
+                self._send(data, deadline)
         return correlation_id if answered else None
 
     def receive(self, correlation_id: int, *, deadline: float) -> Any:
@@ -141,7 +145,7 @@ class BlockingConnection:
             self.close()
             raise
 
-    def _send(self, data: bytes, deadline: float) -> None:
+    def _send(self, data: Bytes, deadline: float) -> None:
         self._socket.settimeout(_left(deadline))
         self._socket.sendall(data)
 
@@ -159,6 +163,22 @@ class BlockingConnection:
             if not received:
                 raise ConnectionFailed(f"{self.address} closed the connection").about(broker=str(self.address))
             position += received
+
+
+def _pieces(chunks: list[Bytes]) -> list[Bytes]:
+    """A request in as few pieces as need no copy of large ones: most are small, and brokers answer those at once that
+    come whole."""
+    if sum(map(len, chunks)) < JOINED_BYTES_MAX:
+        return [b"".join(chunks)]
+    pieces: list[Bytes] = []
+    small: list[Bytes] = []
+    for chunk in chunks:
+        if len(chunk) < JOINED_BYTES_MAX:
+            small.append(chunk)
+            continue
+        pieces += [b"".join(small), chunk]
+        small = []
+    return [*pieces, b"".join(small)]
 
 
 def _encrypted(plain: socket.socket, address: Address, tls: ssl.SSLContext) -> ssl.SSLSocket:

@@ -16,6 +16,7 @@ import tidelog
 from tidelog.client.errors import AuthenticationError, InvalidRequest, InvalidResponse, UnsupportedByBroker
 from tidelog.client.throttles import throttle_ms
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
+from tidelog.ports.disk import Bytes
 from tidelog.protocol import apis, framing, messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.protocol.errors import InvalidMessage, ProtocolError
@@ -97,7 +98,7 @@ class Exchange:
         if self._log_in is None:
             return None
         self._authenticating = True
-        return self._encode(ApiKey.SASL_HANDSHAKE, SASL_HANDSHAKE_VERSION, self._log_in.first())[1]
+        return b"".join(self._encode(ApiKey.SASL_HANDSHAKE, SASL_HANDSHAKE_VERSION, self._log_in.first())[1])
 
     def _authenticate(self, answer: Any) -> bytes | None:
         assert self._log_in is not None
@@ -109,13 +110,13 @@ class Exchange:
             self.session_lifetime_ms = self._log_in.session_lifetime_ms
             self._log_in = None
             return None
-        return self._encode(ApiKey.SASL_AUTHENTICATE, self.version_for(ApiKey.SASL_AUTHENTICATE), message)[1]
+        return b"".join(self._encode(ApiKey.SASL_AUTHENTICATE, self.version_for(ApiKey.SASL_AUTHENTICATE), message)[1])
 
     def _hello(self, version: int) -> bytes:
         request = messages.ApiVersionsRequest(
             client_software_name="tidelog", client_software_version=tidelog.__version__
         )
-        return self._encode(ApiKey.API_VERSIONS, version, request)[1]
+        return b"".join(self._encode(ApiKey.API_VERSIONS, version, request)[1])
 
     def serves(self, key: ApiKey) -> bool:
         """Whether some version of an API is common to both sides."""
@@ -143,22 +144,27 @@ class Exchange:
 
         Only a produce request with acks=0 has none.
         """
+        correlation_id, chunks, answered = self.encode_chunks(message, version)
+        return correlation_id, b"".join(chunks), answered
+
+    def encode_chunks(self, message: Any, version: int | None = None) -> tuple[int, list[Bytes], bool]:
+        """The same with the request's bytes in pieces, its records among them uncopied."""
         by_version = isinstance(message, ByVersion)
         key = message.key if by_version else message.API_KEY
         if version is None:
             version = self.version_for(key, at_most=message.at_most if by_version else None)
         return self._encode(key, version, message.build(version) if by_version else message)
 
-    def _encode(self, key: ApiKey, version: int, message: Any) -> tuple[int, bytes, bool]:
+    def _encode(self, key: ApiKey, version: int, message: Any) -> tuple[int, list[Bytes], bool]:
         correlation_id = self._last_id = (self._last_id + 1) & 0x7FFFFFFF
         try:
-            data = framing.encode_request(key, version, correlation_id, self.client_id, message)
+            chunks = framing.request_chunks(key, version, correlation_id, self.client_id, message)
         except InvalidMessage as error:
             raise InvalidRequest(str(error)) from error
         answered = key is not ApiKey.PRODUCE or message.acks != 0
         if answered:
             self._awaited[correlation_id] = (key, version)
-        return correlation_id, data, answered
+        return correlation_id, chunks, answered
 
     def frame_size(self, prefix: bytes | bytearray | memoryview) -> int:
         """The length of the frame that follows its size prefix; `InvalidResponse` where none can follow."""

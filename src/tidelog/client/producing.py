@@ -12,6 +12,7 @@ from tidelog.client.operations import Operation
 from tidelog.client.routing import Routing
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
+from tidelog.ports.disk import Bytes
 from tidelog.protocol import messages
 
 
@@ -40,7 +41,7 @@ class Produced:
 
 def produce_request(
     routing: Routing,
-    batches: Mapping[TopicPartition, bytes | bytearray],
+    batches: Mapping[TopicPartition, Bytes],
     *,
     acks: int,
     timeout_ms: int = 30_000,
@@ -71,7 +72,7 @@ def names_by_id(request: Any) -> dict[TopicId, str]:
 
 
 def produced(
-    response: Any, names: Mapping[TopicId, str], batches: Mapping[TopicPartition, bytes | bytearray]
+    response: Any, names: Mapping[TopicId, str], batches: Mapping[TopicPartition, Bytes]
 ) -> Iterator[Produced]:
     """The partitions of a response to `produce_request`; None as response stands for acks=0.
 
@@ -103,7 +104,7 @@ def produced(
 
 def produce_batches(
     routing: Routing,
-    batches: Mapping[TopicPartition, bytes | bytearray],
+    batches: Mapping[TopicPartition, Bytes],
     *,
     acks: int = -1,
     timeout_s: float | None = None,
@@ -112,7 +113,7 @@ def produce_batches(
     deadline = routing.deadline(timeout_s)
     names: dict[TopicId, str] = {}
 
-    def build(group: Mapping[TopicPartition, bytes | bytearray]) -> Any:
+    def build(group: Mapping[TopicPartition, Bytes]) -> Any:
         request = produce_request(routing, group, acks=acks, timeout_ms=int(routing.call_timeout_s * 1000))
         names.update(names_by_id(request))
         return request

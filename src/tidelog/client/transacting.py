@@ -30,6 +30,7 @@ from tidelog.client.transaction_versions import (
 )
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicId, TopicPartition
+from tidelog.ports.disk import Bytes
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
@@ -92,7 +93,7 @@ def add_partitions(
 def append_batches(
     routing: Routing,
     identity: TransactionIdentity,
-    batches: Mapping[TopicPartition, bytes | bytearray],
+    batches: Mapping[TopicPartition, Bytes],
     *,
     timeout_s: float | None = None,
 ) -> Operation[None]:
@@ -102,7 +103,7 @@ def append_batches(
     deadline = routing.deadline(timeout_s)
     names: dict[TopicId, str] = {}
 
-    def build(group: dict[TopicPartition, bytes | bytearray]) -> ByVersion:
+    def build(group: dict[TopicPartition, Bytes]) -> ByVersion:
         request = produce_request(
             routing,
             group,

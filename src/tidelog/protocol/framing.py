@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct, error
 from typing import Any, Final
 
-from tidelog.ports.disk import Chunk, chunks_size
+from tidelog.ports.disk import Bytes, Chunk, chunks_size
 from tidelog.protocol import codec, messages
 from tidelog.protocol.apis import ApiKey, request_header_version, response_header_version
 from tidelog.protocol.errors import InvalidMessage, ProtocolError
@@ -27,7 +27,17 @@ _INT32: Final = Struct(">i")
 def encode_request(
     key: ApiKey, version: int, correlation_id: int, client_id: str | None, message: messages.Message
 ) -> bytes:
-    """A whole request with its size. The client id keeps its 16-bit length in flexible headers too (KIP-482)."""
+    """A whole request with its size."""
+    return b"".join(request_chunks(key, version, correlation_id, client_id, message))
+
+
+def request_chunks(
+    key: ApiKey, version: int, correlation_id: int, client_id: str | None, message: messages.Message
+) -> list[Bytes]:
+    """The same in pieces, the first of which begins with the size; records are among them uncopied.
+
+    The client id keeps its 16-bit length in flexible headers too (KIP-482).
+    """
     body = codec.encode_chunks(message, version)
     name = b"" if client_id is None else client_id.encode()
     header_version = request_header_version(key, version)
@@ -42,7 +52,7 @@ def encode_request(
             header = _REQUEST.pack(size, key, version, correlation_id, length) + name + b"\0" * flexible
     except error as problem:
         raise InvalidMessage(f"the header of {key.name} version {version} cannot be encoded: {problem}") from problem
-    return b"".join((header, *body))  # type: ignore[arg-type]  # Requests hold no file ranges.
+    return [header, *body]  # type: ignore[list-item]  # Requests hold no file ranges.
 
 
 def encode_response(key: ApiKey, version: int, correlation_id: int, message: messages.Message) -> list[Chunk]:

@@ -427,7 +427,7 @@ def assemble(header: BatchHeader, section: Bytes) -> bytes:
     return b"".join((_sealed_header(header, section), section))
 
 
-def seal(buffer: bytearray, header: BatchHeader) -> None:
+def seal(buffer: bytearray | memoryview, header: BatchHeader) -> None:
     """As `assemble`, in place: `buffer` holds the records behind HEADER_SIZE bytes of room."""
     buffer[:HEADER_SIZE] = _sealed_header(header, memoryview(buffer)[HEADER_SIZE:])
 

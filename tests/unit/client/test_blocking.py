@@ -24,6 +24,7 @@ from tidelog.client.errors import (
     UnsupportedSecurity,
 )
 from tidelog.client.fetching import FetchedData, FetchSettings
+from tidelog.client.producing import produce_batches
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.protocol import messages
@@ -169,6 +170,30 @@ def test_produce_without_acks_returns_at_once() -> None:
         assert client.produce(TP, data, acks=0).base_offset == -1
         assert client.produce(TP, data, acks=1).base_offset == 1
         assert broker.connections == 1
+
+
+def test_large_records_are_sent_from_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request of several partitions has theirs as pieces, without a copy; a small one is one piece."""
+    pieces: list[Any] = []
+    real = BlockingConnection._send
+
+    def send(self: BlockingConnection, data: Any, deadline: float) -> None:
+        pieces.append(data)
+        real(self, data, deadline)
+
+    small = bytes(build_batch([Record(0, 1, None, b"v")]))
+    large = [bytes(build_batch([Record(0, 1, None, bytes([65 + index]) * 100_000)])) for index in range(2)]
+    with LogBroker() as broker, cluster(broker) as client:
+        client.produce(TP, small)
+        monkeypatch.setattr(BlockingConnection, "_send", send)
+        assert client.produce(TP, small).base_offset == 1
+        assert len(pieces) == 1
+        batches = {TopicPartition("t", index): data for index, data in enumerate(large)}
+        outcomes = client.run(produce_batches(client.routing, batches))
+        assert [outcomes[each].base_offset for each in batches] == [2, 0]
+        sent = [piece.obj for piece in pieces if isinstance(piece, memoryview)]
+        assert len(sent) == 2
+        assert all(found is given for found, given in zip(sent, large, strict=True))
 
 
 def test_a_silent_broker_is_a_timeout() -> None:

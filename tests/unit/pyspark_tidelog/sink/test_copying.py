@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import pyarrow as pa
 import pytest
@@ -18,9 +19,11 @@ from pyspark_tidelog.sink.staged import Decision, StagedWrite, pack
 from pyspark_tidelog.sink.task import stage
 from pyspark_tidelog.sink.writers import TidelogBatchWriter
 from tidelog.client import admin
-from tidelog.client.transacting import begin_transaction
+from tidelog.client.routing import Routing
+from tidelog.client.transacting import TransactionIdentity, begin_transaction
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import TopicPartition
+from tidelog.ports.disk import Bytes
 
 
 @pytest.fixture
@@ -39,6 +42,25 @@ def test_winners_alone_are_copied(site: Site) -> None:
     assert site.commit(0, winner, second) is Decision.WRITE
     site.until_settled()
     assert site.committed() == sorted(rows + others)
+
+
+def test_the_copy_takes_little_memory_beside_what_it_has_received(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch becomes the transaction's in the memory into which it was received, and is sent from there."""
+    sent: list[object] = []
+    real = copying.append_batches
+
+    def append(routing: Routing, identity: TransactionIdentity, batches: Mapping[TopicPartition, Bytes]) -> object:
+        sent.extend(batches.values())
+        return real(routing, identity, batches)
+
+    monkeypatch.setattr(copying, "append_batches", append)
+    rows = values("a", 60)
+    site.commit(0, site.attempt(0, *rows))
+    copied = [each for each in sent if isinstance(each, memoryview)]
+    assert len(copied) == len(sent) - 1, "all but the mark"
+    assert len({id(each.obj) for each in copied}) < len(copied)
+    site.until_settled()
+    assert site.committed() == sorted(rows)
 
 
 def test_an_equal_batch_is_skipped_and_the_next_one_written(site: Site) -> None:
