@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.check_plans import PARTITIONS, THROTTLE, TOPIC, Operator
-from tests.conformance.zookeeper import JAVA, free_port
+from tests.conformance.zookeeper import JAVA
+from tests.ports import free_port
 from tests.unit.store.serving import Served
 from tests.waiting import until
 from tidelog.client import admin

@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pyspark_tidelog.offsets import OffsetRange
+from tests.ports import free_port
 from tests.waiting import until
 from tidelog.model.identifiers import TopicPartition
 from tidelog.pipeline import delta
@@ -30,9 +31,7 @@ URI = "s3://lake/flights"
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An S3 server with the bucket lake, which AWS_ENDPOINT_URL names."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     for name, value in {
         "AWS_ACCESS_KEY_ID": "x",
         "AWS_SECRET_ACCESS_KEY": "y",

@@ -24,7 +24,8 @@ from confluent_kafka.admin import (
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
-from tests.conformance.zookeeper import DEADLINE_S, Ensemble, ensemble, free_port
+from tests.conformance.zookeeper import DEADLINE_S, Ensemble, ensemble
+from tests.ports import free_port
 from tests.waiting import until
 from tidelog.store.zookeeper import ZooKeeperStore
 from tidelog.testing import Cluster

@@ -18,7 +18,8 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 from kazoo.client import KazooClient
 
-from tests.conformance.zookeeper import JAVA, free_port
+from tests.conformance.zookeeper import JAVA
+from tests.ports import free_port
 from tests.unit.store.serving import Served
 from tests.waiting import until
 

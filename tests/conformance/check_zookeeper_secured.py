@@ -14,7 +14,8 @@ from kazoo.exceptions import NoAuthError
 
 from tests.certificates import Authority
 from tests.conformance.documents.tools import jars
-from tests.conformance.zookeeper import Server, free_port
+from tests.conformance.zookeeper import Server
+from tests.ports import free_port
 from tests.waiting import until
 from tidelog.broker.failure import BrokerFailed
 from tidelog.client.blocking import BlockingCluster

@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 work=$(mktemp -d)
-port=$(python -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+port=$(python -c 'from tests.ports import free_port; print(free_port())')
 stop() {
   bench/peers/kafka.sh stop "$work"
   rm -rf "$work"

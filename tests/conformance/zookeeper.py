@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.ports import free_port
 from tests.waiting import until
 
 DEADLINE_S = 60.0
@@ -23,12 +24,6 @@ _NOISE = re.compile(r"SLF4J: |Connecting to |Welcome to |JLine ")
 _CHANGING = re.compile(
     r"(?<=[cmp]Zxid = )0x[0-9a-f]+|(?<=[cm]time = ).+|(?<=ephemeralOwner = )0x[0-9a-f]{2,}|(?<=CLI version: ).*"
 )
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 class Server:

@@ -18,7 +18,7 @@ from tests.amount import thorough
 from tests.older import version
 from tests.older.make_data import DEADLINE_S, consume, create, read
 from tests.older.version import ROOT
-from tests.unit.launcher.processes import free_ports
+from tests.ports import free_ports
 from tests.unit.store.serving import Served
 from tests.waiting import until
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.conformance.documents.site import Site
-from tests.conformance.zookeeper import free_port
+from tests.ports import free_port
 
 
 @contextmanager

@@ -61,17 +61,6 @@ def free(address: str) -> bool:
     return False
 
 
-def free_ports(count: int) -> int:
-    """The first of as many free ports in a row."""
-    while True:
-        with contextlib.ExitStack() as stack:
-            first = stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
-            with contextlib.suppress(OSError, OverflowError):
-                for port in range(first + 1, first + count):
-                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
-                return int(first)
-
-
 class Tidelog:
     """A command of the program as a process, whose lines are read."""
 

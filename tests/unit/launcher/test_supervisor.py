@@ -20,7 +20,8 @@ import pytest
 import uvloop
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
-from tests.unit.launcher.processes import children, ended, free, free_ports, runs, tidelog
+from tests.ports import free_ports
+from tests.unit.launcher.processes import children, ended, free, runs, tidelog
 from tests.waiting import until
 
 from tidelog import cli
