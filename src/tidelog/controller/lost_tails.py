@@ -35,7 +35,7 @@ def may_lack_tail(
     turn: ControllerTurn, topic_partition: TopicPartition, replicas: Sequence[BrokerId]
 ) -> list[BrokerId]:
     """Those of some replicas that may lack the end of their log, or do, and nothing else of it."""
-    booted, damaged = turn.state.marks.booted_anew, turn.state.damaged_replicas(topic_partition)
+    booted, damaged = turn.state.booted_anew(topic_partition), turn.state.damaged_replicas(topic_partition)
     return [id for id in replicas if id in booted and not (id in damaged and damaged[id].has_hole)]
 
 
@@ -43,7 +43,7 @@ def complete_members(
     turn: ControllerTurn, topic_partition: TopicPartition, members: Sequence[BrokerId]
 ) -> list[BrokerId]:
     """Those of some members of an ISR that have all that was committed, as far as is known."""
-    booted = turn.state.marks.booted_anew
+    booted = turn.state.booted_anew(topic_partition)
     return [id for id in turn.state.whole_replicas(topic_partition, members) if id not in booted]
 
 
@@ -51,6 +51,7 @@ def put_in_doubt(turn: ControllerTurn, topic_partition: TopicPartition, others: 
     """Leaves an ISR as it is until one of `others` has answered, or the sessions of dead brokers have ended."""
     timeout_ms = turn.settings.session_timeout_ms
     turn.state.in_doubt[topic_partition] = turn.now_ms + timeout_ms
+    turn.state.doubted_tails[topic_partition] = tuple(turn.state.marks.booted_anew)
     turn.set_timer(timeout_ms, SessionsProven(turn.now_ms + timeout_ms))
     log_ends.ask(turn, topic_partition, others)
 

@@ -8,7 +8,7 @@ again, or does without.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -137,6 +137,9 @@ class ControllerState:
         """Partitions of which it is not known which members of the ISR live, and until when, monotonic. A broker whose
         machine was booted anew is back, and the others may be registered only because their sessions have not ended
         since the same power cut; transient."""
+        self.doubted_tails: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+        """The brokers that were booted anew when an ISR was put in doubt. Each takes its mark back as soon as no
+        partition waits for a leader; this stays until a leader is elected, or the ISR is without them; transient."""
         self.waits: dict[TopicPartition, tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]] = {}
         """Partitions of which it was logged that they wait: for which replicas, past which damaged ones; transient."""
         self.leader_elections = 0
@@ -182,10 +185,15 @@ class ControllerState:
         topic = self.image.topics.get(topic_partition.topic)
         return {} if topic is None else self.marks.of(topic_partition, topic.topic_id)
 
+    def booted_anew(self, topic_partition: TopicPartition) -> Collection[BrokerId]:
+        """Brokers whose replica of a partition may lack what was not flushed: their machines were booted anew."""
+        doubted = self.doubted_tails.get(topic_partition)
+        return self.marks.booted_anew.keys() if doubted is None else self.marks.booted_anew.keys() | set(doubted)
+
     def whole_replicas(self, topic_partition: TopicPartition, replicas: Sequence[BrokerId]) -> list[BrokerId]:
         """Those of `replicas` that are not known to have lost records, nor to lack some while others may have all."""
         damaged = self.damaged_replicas(topic_partition)
-        lacking = self.marks.booted_anew if topic_partition in self.in_doubt else ()
+        lacking = self.booted_anew(topic_partition) if topic_partition in self.in_doubt else ()
         return [id for id in replicas if id not in damaged and id not in lacking]
 
     def offline_replicas(self, topic_partition: TopicPartition, image: PartitionImage) -> tuple[BrokerId, ...]:

@@ -374,6 +374,29 @@ class TestSessionsThatOutliveTheirBrokers:
         assert cluster.state == (1, (1, 2))
         assert cluster.partition("t").leader_epoch == epoch + 1
 
+    def test_the_doubt_outlives_the_mark(self, cluster: Booted) -> None:
+        """The broker takes it back as soon as no partition waits for a leader, which it cannot know to be dead."""
+        cluster.tree.transact(SESSION, [Delete(booted_path(0))], 0)
+        cluster.tell()
+        assert cluster.controller.state.marks.booted_anew == {}
+        cluster.log_end(0, 70)
+        assert cluster.state == (1, (1, 0, 2))
+        cluster.log_end(1, 95)
+        assert cluster.state == (1, (1, 2))
+
+    def test_logs_are_compared_though_the_mark_is_gone(self, cluster: Booted) -> None:
+        """The leader was dead, and all come back: the first one counts as one that may have lost its log's end."""
+        cluster.tree.transact(SESSION, [Delete(booted_path(0))], 0)
+        cluster.tell()
+        cluster.live(broker(0, LATER))
+        cluster.booted(1, 2)
+        cluster.come(0, 1, 2)
+        cluster.run(SessionsProven(cluster.settings.session_timeout_ms))
+        for id, end in ((0, 70), (1, 95), (2, 80)):
+            cluster.log_end(id, end)
+        assert cluster.state == (1, (1,))
+        assert cluster.controller.state.doubted_tails == {}
+
     def test_one_that_is_registered_for_longer_than_a_session_lives(self, cluster: Booted) -> None:
         cluster.run(SessionsProven(cluster.settings.session_timeout_ms))
         assert cluster.state == (1, (1, 2))
