@@ -265,14 +265,14 @@ def _end_doubt(turn: ControllerTurn, topic_partition: TopicPartition) -> None:
     del turn.state.in_doubt[topic_partition]
     image = turn.state.image.partition(topic_partition)
     if image is None or not image.has_state or topic_partition.topic in turn.state.deleting:
-        turn.state.doubted_tails.pop(topic_partition, None)
+        turn.state.doubts.pop(topic_partition, None)
         return
     if image.leader == NO_LEADER:
         elect_offline(turn, [(topic_partition, image)])
         return
     online = online_replicas(turn, topic_partition, image)
     isr = complete_members(turn, topic_partition, [id for id in image.isr if id in online])
-    turn.state.doubted_tails.pop(topic_partition, None)
+    turn.state.doubts.pop(topic_partition, None)
     if image.leader in isr and len(isr) < len(image.isr):
         turn.write_state(topic_partition, image.leader, isr)
         turn.tell.partition(topic_partition)

@@ -224,7 +224,7 @@ def leads_from_now_on(turn: ControllerTurn, topic_partition: TopicPartition, lea
     turn.state.awaiting_log_ends.pop(topic_partition, None)
     turn.state.members_due.pop(topic_partition, None)
     turn.state.in_doubt.pop(topic_partition, None)
-    turn.state.doubted_tails.pop(topic_partition, None)
+    turn.state.doubts.pop(topic_partition, None)
     turn.state.waits.pop(topic_partition, None)
     remove_mark(turn, topic_partition, leader)
 

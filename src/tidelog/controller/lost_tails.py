@@ -24,9 +24,10 @@ from collections.abc import Sequence
 
 from tidelog.controller import log_ends
 from tidelog.controller.events import MembersDue, SessionsProven
+from tidelog.controller.state import Doubt
 from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import PartitionImage
-from tidelog.model.identifiers import BrokerId, TopicPartition
+from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -42,16 +43,31 @@ def may_lack_tail(
 def complete_members(
     turn: ControllerTurn, topic_partition: TopicPartition, members: Sequence[BrokerId]
 ) -> list[BrokerId]:
-    """Those of some members of an ISR that have all that was committed, as far as is known."""
-    booted = turn.state.booted_anew(topic_partition)
-    return [id for id in turn.state.whole_replicas(topic_partition, members) if id not in booted]
+    """Those of some members of an ISR that have all that was committed, as far as is known.
+
+    After a doubt, members that stayed come before those that were away, and those that were away before it before those
+    that were away meanwhile, as after any other absence.
+    """
+    state = turn.state
+    booted = state.booted_anew(topic_partition)
+    complete = [id for id in state.whole_replicas(topic_partition, members) if id not in booted]
+    doubt = state.doubts.get(topic_partition)
+    if doubt is None:
+        return complete
+    now = _registered(turn)
+    present = [id for id in complete if id in doubt.registered and doubt.registered[id] == now.get(id)]
+    return [id for id in present if id in doubt.seemed_to_stay] or present or complete
+
+
+def _registered(turn: ControllerTurn) -> dict[BrokerId, BrokerEpoch]:
+    return {id: registration.epoch for id, registration in turn.state.image.brokers.items()}
 
 
 def put_in_doubt(turn: ControllerTurn, topic_partition: TopicPartition, others: Sequence[BrokerId]) -> None:
     """Leaves an ISR as it is until one of `others` has answered, or the sessions of dead brokers have ended."""
     timeout_ms = turn.settings.session_timeout_ms
     turn.state.in_doubt[topic_partition] = turn.now_ms + timeout_ms
-    turn.state.doubted_tails[topic_partition] = tuple(turn.state.marks.booted_anew)
+    turn.state.doubts[topic_partition] = Doubt(tuple(turn.state.marks.booted_anew), tuple(others), _registered(turn))
     turn.set_timer(timeout_ms, SessionsProven(turn.now_ms + timeout_ms))
     log_ends.ask(turn, topic_partition, others)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tidelog.controller.marks import Marks
 from tidelog.metadata.image import (
@@ -47,6 +47,7 @@ from tidelog.model.identifiers import (
     NO_LEADER,
     NO_LEADER_EPOCH,
     ZERO_TOPIC_ID,
+    BrokerEpoch,
     BrokerId,
     ControllerEpoch,
     LeaderEpoch,
@@ -81,6 +82,17 @@ class KnownNode:
 
 Record: TypeAlias = NodeRead | Operation | BrokerChanged | BrokerGone
 """What can be replayed: what was found, what is written, the registered brokers."""
+
+
+class Doubt(NamedTuple):
+    """What was known of brokers when an ISR was put in doubt."""
+
+    booted: tuple[BrokerId, ...]
+    """Those whose machines were booted anew."""
+    seemed_to_stay: tuple[BrokerId, ...]
+    """Members that were registered since before the partition's state was written."""
+    registered: dict[BrokerId, BrokerEpoch]
+    """All brokers that were registered, with their epochs."""
 
 
 class ControllerState:
@@ -137,9 +149,10 @@ class ControllerState:
         """Partitions of which it is not known which members of the ISR live, and until when, monotonic. A broker whose
         machine was booted anew is back, and the others may be registered only because their sessions have not ended
         since the same power cut; transient."""
-        self.doubted_tails: dict[TopicPartition, tuple[BrokerId, ...]] = {}
-        """The brokers that were booted anew when an ISR was put in doubt. Each takes its mark back as soon as no
-        partition waits for a leader; this stays until a leader is elected, or the ISR is without them; transient."""
+        self.doubts: dict[TopicPartition, Doubt] = {}
+        """What was known of brokers when an ISR was put in doubt; until a leader is elected, or the ISR has those alone
+        that have all records. Marks may go before that: a broker takes its own back as soon as no partition waits for a
+        leader; transient."""
         self.waits: dict[TopicPartition, tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]] = {}
         """Partitions of which it was logged that they wait: for which replicas, past which damaged ones; transient."""
         self.leader_elections = 0
@@ -187,8 +200,8 @@ class ControllerState:
 
     def booted_anew(self, topic_partition: TopicPartition) -> Collection[BrokerId]:
         """Brokers whose replica of a partition may lack what was not flushed: their machines were booted anew."""
-        doubted = self.doubted_tails.get(topic_partition)
-        return self.marks.booted_anew.keys() if doubted is None else self.marks.booted_anew.keys() | set(doubted)
+        doubt = self.doubts.get(topic_partition)
+        return self.marks.booted_anew.keys() if doubt is None else self.marks.booted_anew.keys() | set(doubt.booted)
 
     def whole_replicas(self, topic_partition: TopicPartition, replicas: Sequence[BrokerId]) -> list[BrokerId]:
         """Those of `replicas` that are not known to have lost records, nor to lack some while others may have all."""

@@ -395,7 +395,35 @@ class TestSessionsThatOutliveTheirBrokers:
         for id, end in ((0, 70), (1, 95), (2, 80)):
             cluster.log_end(id, end)
         assert cluster.state == (1, (1,))
-        assert cluster.controller.state.doubted_tails == {}
+        assert cluster.controller.state.doubts == {}
+
+    @pytest.mark.parametrize("answers", [2, None])
+    def test_a_member_that_stayed_comes_before_one_that_was_away(self, answers: int | None) -> None:
+        """The leader dies while it is not known which members live; it is back before the doubt ends."""
+        cluster = Booted([1, 0, 2])
+        cluster.booted(0)
+        cluster.brokers = {BrokerId(0): broker(0, LATER), BrokerId(1): broker(1, 2), BrokerId(2): broker(2, 3)}
+        cluster.term(2)
+        cluster.live(broker(0, LATER), broker(2, 3))
+        cluster.live(broker(0, LATER), broker(1, LATER + 1), broker(2, 3))
+        assert cluster.state == (-1, (1, 0, 2))
+        if answers is None:
+            cluster.run(SessionsProven(cluster.settings.session_timeout_ms))
+        else:
+            cluster.log_end(answers, 95)
+        assert cluster.state == (2, (2,))
+
+    def test_one_that_was_away_before_the_doubt_comes_before_one_that_was_away_meanwhile(self) -> None:
+        cluster = Booted([1, 2])
+        cluster.booted(0)
+        cluster.brokers = {BrokerId(0): broker(0, LATER), BrokerId(1): broker(1, 2), BrokerId(2): broker(2, LATER)}
+        cluster.term(2)
+        assert cluster.asked == {1}
+        cluster.live(broker(0, LATER), broker(2, LATER))
+        cluster.live(broker(0, LATER), broker(1, LATER + 1), broker(2, LATER))
+        assert cluster.state == (-1, (1, 2))
+        cluster.run(SessionsProven(cluster.settings.session_timeout_ms))
+        assert cluster.state == (2, (2,))
 
     def test_one_that_is_registered_for_longer_than_a_session_lives(self, cluster: Booted) -> None:
         cluster.run(SessionsProven(cluster.settings.session_timeout_ms))
