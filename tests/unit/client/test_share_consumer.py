@@ -287,7 +287,8 @@ def test_groups_of_another_kind_and_wrong_calls_are_refused(tmp_path: Path) -> N
             settings = ConsumerSettings(protocol="consumer")  # type: ignore[arg-type]
             async with Consumer(here.cluster(), "other", settings) as classic:
                 classic.subscribe(["t"])
-                assert await classic.poll(1) is None
+                while classic.member.generation < 1:
+                    assert await classic.poll(0.1) is None
                 async with ShareConsumer(here.cluster(), "other") as consumer:
                     consumer.subscribe(["t"])
                     with pytest.raises(KafkaError) as refused:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import kafka
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
@@ -11,9 +12,11 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from kafka.errors import KafkaConnectionError, KafkaError, ProducerFencedError
+from kafka.errors import KafkaError, ProducerFencedError, RetriableError
 
 from tests.conformance.clients.python.speech import grouped, leaving, options, say, values_of
+
+T = TypeVar("T")
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -54,12 +57,12 @@ def after(records: list[Any]) -> dict[TopicPartition, OffsetAndMetadata]:
     }
 
 
-def joined(given: dict[str, str]) -> KafkaConsumer:
-    """A member; made anew where the client gives up because the broker that it asks first is down."""
+def made(make: Callable[[dict[str, str]], T], given: dict[str, str]) -> T:
+    """A client; made anew where it gives up because the broker that it asks first is down."""
     while True:
         try:
-            return member(given)
-        except KafkaConnectionError as failed:
+            return make(given)
+        except RetriableError as failed:
             say("error", error=repr(failed))
 
 
@@ -89,7 +92,7 @@ def take(consumer: KafkaConsumer) -> list[Any]:
     """What a poll gives; nothing where a broker that is down fails it: an application polls again."""
     try:
         found = consumer.poll(timeout_ms=100)
-    except KafkaConnectionError as failed:
+    except RetriableError as failed:
         say("error", error=repr(failed))
         return []
     return [record for records in found.values() for record in records]
@@ -97,7 +100,7 @@ def take(consumer: KafkaConsumer) -> list[Any]:
 
 def consume(given: dict[str, str]) -> None:
     told = leaving()
-    consumer = joined(given)
+    consumer = made(member, given)
     while not told.is_set():
         records = take(consumer)
         if not records:
@@ -123,13 +126,17 @@ def committed(offsets: dict[TopicPartition, OffsetAndMetadata], failed: Any) -> 
         say("committed", offsets=[(each.topic, each.partition, done.offset) for each, done in offsets.items()])
 
 
-def producer_of(given: dict[str, str]) -> KafkaProducer:
-    producer = KafkaProducer(
+def connected(given: dict[str, str]) -> KafkaProducer:
+    return KafkaProducer(
         bootstrap_servers=given["bootstrap"],
         transactional_id=given["transactional_id"],
         transaction_timeout_ms=int(given.get("transaction_timeout_ms", "20000")),
         reconnect_backoff_max_ms=500,
     )
+
+
+def producer_of(given: dict[str, str]) -> KafkaProducer:
+    producer = made(connected, given)
     producer.init_transactions()
     return producer
 
@@ -137,7 +144,7 @@ def producer_of(given: dict[str, str]) -> KafkaProducer:
 def copy(given: dict[str, str]) -> None:
     told = leaving()
     producer = producer_of(given)
-    consumer = joined(given)
+    consumer = made(member, given)
     while not told.is_set():
         records = take(consumer)
         if not records:
