@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.conformance import java
 from tests.waiting import until
 from tidelog.client.cluster import Cluster as ClientCluster
 from tidelog.client.consumer import Consumer, ConsumerSettings
@@ -62,20 +63,20 @@ def bootstrap() -> Iterator[str]:
             thread.join(30)
 
 
-def printed(command: list[str]) -> list[str]:
+def printed(done: subprocess.CompletedProcess[str]) -> list[str]:
     """The lines on stdout, in order of their text: Kafka's own order is that of a hash map."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return sorted(done.stdout.splitlines())
 
 
 def ours(bootstrap: str, arguments: str) -> list[str]:
-    return printed(["tidelog", "groups", *arguments.split(), "-b", bootstrap, "-o", "kafka"])
+    command = ["tidelog", "groups", *arguments.split(), "-b", bootstrap, "-o", "kafka"]
+    return printed(subprocess.run(command, capture_output=True, text=True, timeout=60, check=False))
 
 
 def kafkas(bootstrap: str, arguments: str) -> list[str]:
-    java = ["java", "-XX:TieredStopAtLevel=1", "-cp", os.environ["TIDELOG_KAFKA_JARS"] + "/*", TOOL]
-    return printed([*java, "--bootstrap-server", bootstrap, *arguments.split()])
+    jars, command = os.environ["TIDELOG_KAFKA_JARS"], ("--bootstrap-server", bootstrap, *arguments.split())
+    return printed(java.run(jars, TOOL, *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance import java
 from tests.conformance.clients import scenarios
 from tests.conformance.clients.judge import Place
 from tests.conformance.clients.scenarios import PARTITIONS, Site, fill, name_of
@@ -35,14 +36,8 @@ def release(request: pytest.FixtureRequest) -> str:
 
 def run(release: str, tool: str, *arguments: str, fails: bool = False) -> str:
     """Runs one of Kafka's tools by class; all that it printed, but for its logger's complaints."""
-    done = subprocess.run(
-        ["java", "-XX:TieredStopAtLevel=1", "-cp", os.environ[JARS[release]] + "/*", f"{TOOLS}.{tool}", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    jars = os.environ[JARS[release]]
+    done = java.run(jars, f"{TOOLS}.{tool}", *arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     noise = ("SLF4J", "log4j", "WARN StatusLogger")
     text = "\n".join(line.rstrip() for line in done.stdout.splitlines() if not line.startswith(noise))
     assert (done.returncode != 0) == fails, text

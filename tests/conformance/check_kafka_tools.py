@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance import java
 from tests.waiting import until
 from tidelog.testing import Cluster
 
@@ -27,15 +28,8 @@ def broker() -> Iterator[Cluster]:
 
 def run(tool: str, *arguments: str, input: str | None = None, fails: bool = False) -> str:
     """Runs one of Kafka's tools by class; all that it printed."""
-    done = subprocess.run(
-        ["java", "-cp", os.environ["TIDELOG_KAFKA_JARS"] + "/*", tool, *arguments],
-        input=input,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    jars = os.environ["TIDELOG_KAFKA_JARS"]
+    done = java.run(jars, tool, *arguments, input=input, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     lines = [line for line in done.stdout.splitlines() if not line.startswith(("SLF4J", "log4j", "WARN StatusLogger"))]
     text = "\n".join(lines)
     assert (done.returncode != 0) == fails, text

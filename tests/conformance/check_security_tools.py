@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 
+from tests.conformance import java
 from tidelog.testing import Cluster
 
 JARS: Final = Path(os.environ.get("TIDELOG_KAFKA_JARS", "build/kafka-4.3.0"))
@@ -30,9 +31,8 @@ def cluster() -> Iterator[Cluster]:
 def run(cluster: Cluster, tool: str, *arguments: str, user: str = "admin") -> str:
     """What a tool of Kafka's prints, errors too."""
     for name in TOOLS[tool]:
-        command = ["java", "-cp", f"{JARS}/*", "-Xmx128M", "-XX:TieredStopAtLevel=1", name]
-        command += ["--bootstrap-server", cluster.bootstrap, "--command-config", cluster.client_properties(user)]
-        done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=120)
+        command = ["--bootstrap-server", cluster.bootstrap, "--command-config", cluster.client_properties(user)]
+        done = java.run(JARS, name, *command, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         if "ClassNotFoundException" not in done.stderr:
             return done.stdout + "".join(line for line in done.stderr.splitlines(True) if "SLF4J" not in line)
     raise AssertionError(f"{tool} is not in {JARS}")

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer, ShareConsumer
 
+from tests.conformance import java
 from tests.conformance.check_kafka_groups import JARS, run
 from tidelog.testing import Cluster
 
@@ -30,9 +31,9 @@ def fill(cluster: Cluster, topic: str, group: str) -> None:
     """A topic of two partitions with records, and a group that begins with the first of them."""
     brokers = ("--bootstrap-server", cluster.bootstrap)
     run(RELEASE, "TopicCommand", *brokers, "--create", "--topic", topic, "--partitions", "2")
-    configs = ["java", "-cp", os.environ[JARS[RELEASE]] + "/*", "kafka.admin.ConfigCommand", *brokers]
-    setting = ["--alter", "--group", group, "--add-config", "share.auto.offset.reset=earliest"]
-    subprocess.run([*configs, *setting], check=True, timeout=120, capture_output=True)
+    setting = ("--alter", "--group", group, "--add-config", "share.auto.offset.reset=earliest")
+    done = java.run(os.environ[JARS[RELEASE]], "kafka.admin.ConfigCommand", *brokers, *setting, stdout=subprocess.PIPE)
+    assert done.returncode == 0, done.stdout
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for number in range(COUNT):
         producer.produce(topic, str(number).encode(), partition=number % 2)

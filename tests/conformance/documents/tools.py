@@ -10,18 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-DEADLINE_S: Final = 120.0
+from tests.conformance import java
+
 _FETCH: Final = Path(__file__).parent.parent / "kafka_jars.sh"
-_JAVA: Final = (
-    "java",
-    "-Xmx256m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    # What the machine itself has to say, of archives too, goes to standard output, where the tools print.
-    "-Xlog:disable",
-    # Releases of Java 8's time look into what Java 17 keeps to itself.
-    *(f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in ("java.lang", "java.nio", "sun.nio.ch")),
-)
 _OLD: Final = {
     "kafka-topics": "kafka.admin.TopicCommand",
     "kafka-reassign-partitions": "kafka.admin.ReassignPartitionsCommand",
@@ -95,24 +86,13 @@ def jars(release: str) -> str:
 
 
 def run(release: str, tool: str, *arguments: str) -> Printed:
-    """Runs a script's class.
-
-    The first run of each leaves an archive of the classes it loaded beside the jars: the next ones take half the time.
-    """
-    archive = Path(jars(release)) / f"{tool}.jsa"
-    if archive.exists():
-        new, option = None, f"-XX:SharedArchiveFile={archive}"
-    else:
-        new = archive.with_suffix(f".{os.getpid()}")
-        option = f"-XX:ArchiveClassesAtExit={new}"
-    done = subprocess.run(
-        [*_JAVA, option, "-cp", f"{jars(release)}/*", TOOLS[release][tool], *arguments],
+    """Runs a script's class."""
+    done = java.run(
+        jars(release),
+        TOOLS[release][tool],
+        *arguments,
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
-    if new is not None and new.exists():
-        new.replace(archive)
     return Printed(done.stdout, done.stderr, done.returncode)
