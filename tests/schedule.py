@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from typing import Final
 
@@ -15,6 +16,15 @@ ON_SPARK: Final = (
 )
 """How the paths of the tests on Spark begin, and of no others that take long."""
 _SPARK_UNIT: Final = "spark"
+
+DOCUMENTS: Final = "tests/conformance/documents/"
+"""How the paths begin of checks that type commands at clusters, in several ways."""
+_WAY: Final = re.compile(r"[\[-]([\d.]+-(?:zk|api)-(?:embedded|zookeeper))[\]-]")
+"""In the name of such a check: a release of the tools, what they are pointed at, and the store."""
+
+ON_MACHINES: Final = ("tests/conformance/check_operations.py", "tests/conformance/check_operations_secured.py")
+"""Checks that type a page's commands on machines, whose addresses and ports are the page's: one at a time has them."""
+_MACHINES_UNIT: Final = "machines"
 
 SECONDS: Final = {
     _SPARK_UNIT: 2.0,
@@ -34,12 +44,17 @@ SECONDS_ELSEWHERE: Final = 0.05
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
     """A file's tests run on one worker, which makes a module's fixture once; those on Spark share one, for its session.
 
+    The documents' commands are split by the way of typing them, for each of which a file has clusters of its own.
     `--dist loadgroup` would be for that, but pytest-xdist 3.8 groups nothing under pytest 9.2. What takes longest comes
     first, so that in the end no worker waits for another's long file.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
+        if path in ON_MACHINES:
+            return _MACHINES_UNIT
+        if path.startswith(DOCUMENTS) and (way := _WAY.search(nodeid)):
+            return DOCUMENTS + way[1]
         return _SPARK_UNIT if path.startswith(ON_SPARK) else path
 
     def schedule(self) -> None:

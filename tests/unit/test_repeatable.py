@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
-from tests.schedule import ON_SPARK
+from tests.schedule import DOCUMENTS, ON_MACHINES, ON_SPARK, ByFile
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,3 +58,39 @@ def test_one_worker_has_all_tests_on_spark() -> None:
     ]
     assert marked
     assert [path for path in marked if not path.startswith(ON_SPARK)] == []
+
+
+def unit(name: str) -> str:
+    """What a test shares a worker with."""
+    found: str = ByFile._split_scope(ByFile.__new__(ByFile), name)
+    return found
+
+
+def test_one_worker_has_all_checks_on_the_pages_machines() -> None:
+    """Beside each other they find their addresses in use, and skip."""
+    using = [
+        str(path.relative_to(ROOT))
+        for path in sorted(ROOT.glob("tests/conformance/check_*.py"))
+        if re.search(r"\bwith running\(\w*Site\(", path.read_text())
+    ]
+    assert using == list(ON_MACHINES)
+    assert len({unit(f"{path}::test") for path in using}) == 1
+
+
+def test_a_worker_has_all_that_is_typed_in_one_way() -> None:
+    """A file's clusters are made for each way; another worker with some of its checks would make them again."""
+    check = f"{DOCUMENTS}check_besides.py::test_{{}}".format
+    names = [
+        check("settings[2.8.2-zk-embedded]"),
+        f"{DOCUMENTS}check_growing_topics.py::test_made[2.8.2-zk-embedded-3]",
+        check("settings[2.8.2-zk-zookeeper]"),
+        check("settings[2.8.2-api-embedded]"),
+        f"{DOCUMENTS}check_commands.py::test_every_command_is_typed",
+        f"{DOCUMENTS}check_commands.py::test_another[2.8]",
+    ]
+    assert [unit(name) for name in names] == [
+        *[f"{DOCUMENTS}2.8.2-zk-embedded"] * 2,
+        f"{DOCUMENTS}2.8.2-zk-zookeeper",
+        f"{DOCUMENTS}2.8.2-api-embedded",
+        *[f"{DOCUMENTS}check_commands.py"] * 2,
+    ]

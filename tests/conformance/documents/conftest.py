@@ -26,9 +26,7 @@ def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param((store, way), id=f"{way.name}-{store}", marks=pytest.mark.xdist_group(f"{way.name}-{store}"))
-        for store in ("embedded", "zookeeper")
-        for way in WAYS
+        pytest.param((store, way), id=f"{way.name}-{store}") for store in ("embedded", "zookeeper") for way in WAYS
     ],
 )
 def open_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Open:
