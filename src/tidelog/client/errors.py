@@ -22,7 +22,7 @@ from typing import Final
 
 from tidelog.client.explanations import explain
 from tidelog.model.errors import ErrorCode, KafkaError, TidelogError
-from tidelog.model.identifiers import TopicId, TopicPartition
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 
 __all__ = [
     "AuthenticationError",
@@ -255,6 +255,7 @@ class TopicChanged(KafkaError):
             ErrorCode.INCONSISTENT_TOPIC_ID,
             f"topic '{topic}' was deleted and created again while it was read{ids}; start over on the new one",
         )
+        self.former = former or ZERO_TOPIC_ID
         self.about(topic=topic)
         self.retriable = False
         self.advice = "start over on the new topic, or set auto_offset_reset"

@@ -602,6 +602,28 @@ async def test_a_topic_that_was_made_again_is_read_from_where_the_reset_says(res
             assert [offset for _, offset in await read(consumer, 5)] == [0, 1, 2, 3, 4]
 
 
+async def test_a_broker_that_shows_a_former_topic_moves_no_position() -> None:
+    """One that lags: when the present topic is shown again, it is read on where it was left, though none committed."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 3)
+        present, fetch, former = broker.topic_id, broker.handlers[ApiKey.FETCH], bytes(range(1, 17))
+
+        def of_the_present(request: Any, version: int) -> Any:
+            if any(topic.topic_id == former for topic in request.topics):
+                broker.topic_id = present
+                broker.fail_next[ApiKey.FETCH] = [ErrorCode.UNKNOWN_TOPIC_ID]
+            return fetch(request, version)
+
+        broker.handlers[ApiKey.FETCH] = of_the_present
+        async with Cluster(broker.bootstrap) as cluster, Consumer(cluster) as consumer:
+            consumer.assign({T0: 0})
+            await read(consumer, 3)
+            broker.append(0, 1)
+            broker.topic_id = former
+            await cluster.run(cluster.routing.refresh(["t"], cluster.routing.deadline()))
+            assert await read(consumer, 1) == [(0, 3)]
+
+
 async def test_a_paused_partition_stays_paused_when_its_topic_is_made_again() -> None:
     """Its position is found anew; its records come after `resume`."""
     chosen = ConsumerSettings(auto_offset_reset="earliest", auto_commit=False)

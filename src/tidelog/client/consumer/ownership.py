@@ -28,6 +28,8 @@ logger: Final = logging.getLogger(__name__)
 
 REVOCATION_COMMIT_S: Final = 30.0
 """How long the commit before a partition goes may take; the group does not wait for ever."""
+FORMER_TOPICS: Final = 2
+"""Topics of a name whose positions are kept: the present one, and one that a broker which lags has shown."""
 
 
 class Ownership:
@@ -59,6 +61,8 @@ class Ownership:
         self.at_rest = asyncio.Event()
         """Set while the caller waits for more and has nothing in hand."""
         self._committed: dict[TopicPartition, int] = {}
+        self._left_at: dict[TopicPartition, dict[TopicId, CommittedOffset]] = {}
+        """[partition] -> where it was in topics that bore its name before, the last `FORMER_TOPICS` of them."""
 
     # Coming and going; called by the membership
 
@@ -107,6 +111,7 @@ class Ownership:
             self.positions.pop(topic_partition, None)
             self._epochs.pop(topic_partition, None)
             self._committed.pop(topic_partition, None)
+            self._left_at.pop(topic_partition, None)
         still = {tp.topic for tp in self.positions}
         for topic in {tp.topic for tp in partitions} - still:
             self.topics_given.pop(topic, None)
@@ -132,6 +137,10 @@ class Ownership:
         partition is not here."""
         if topic_partition not in self.positions:
             raise KeyError(f"{topic_partition} is not assigned to this consumer")
+        self._left_at.pop(topic_partition, None)
+        self._place(topic_partition, offset, epoch)
+
+    def _place(self, topic_partition: TopicPartition, offset: int, epoch: int) -> None:
         if self.positions[topic_partition] == offset:
             return  # What was fetched from there on stays good.
         self.placement.forget([topic_partition])
@@ -145,6 +154,7 @@ class Ownership:
                 raise KeyError(f"{topic_partition} is not assigned to this consumer")
         for topic_partition in partitions:
             self.positions[topic_partition] = None
+            self._left_at.pop(topic_partition, None)
             self.fetcher.leave(topic_partition)
         self.placement.ask(partitions, question)
         self.fetcher.wake()
@@ -154,14 +164,22 @@ class Ownership:
 
         NoOffset where nothing says where to begin.
         """
+        for topic_partition in self.unplaced:
+            left_at = self._left_in_present_topic(topic_partition)
+            if left_at is not None:
+                self._place(topic_partition, left_at.offset, left_at.leader_epoch)
         self.placement.search(self.unplaced)
+
+    def _left_in_present_topic(self, topic_partition: TopicPartition) -> CommittedOffset | None:
+        """Where it was when metadata named another topic, which was a former one in truth: of a broker that lags."""
+        return self._left_at.get(topic_partition, {}).get(self._cluster.routing.topic_id(topic_partition.topic))
 
     def _placed(self, topic_partition: TopicPartition, position: CommittedOffset, is_committed: bool) -> None:
         # The caller may have sought elsewhere meanwhile, or the partition may have gone.
         if topic_partition in self.positions and self.positions[topic_partition] is None:
             if is_committed:
                 self._committed[topic_partition] = position.offset
-            self.seek(topic_partition, position.offset, position.leader_epoch)
+            self._place(topic_partition, position.offset, position.leader_epoch)
 
     def _recover(self, error: OffsetOutOfRange) -> int | None:
         match self._settings.auto_offset_reset:
@@ -188,12 +206,18 @@ class Ownership:
         return offset
 
     def _replaced(self, error: TopicChanged, partitions: list[TopicPartition]) -> None:
-        """A topic was deleted and made again: its partitions begin anew, where auto.offset.reset says so."""
+        """A topic was deleted and made again: its partitions begin anew, where auto.offset.reset says so.
+
+        Or metadata came from a broker that lags: then they go on where they were, once the present topic is shown.
+        """
         self.placement.forget(partitions)
         for topic_partition in partitions:
+            self._remember(topic_partition, error.former)
             self.positions[topic_partition] = None
             self._epochs.pop(topic_partition, None)
             self._committed.pop(topic_partition, None)
+        if all(map(self._left_in_present_topic, partitions)):
+            return
         if self._settings.auto_offset_reset is AutoOffsetReset.NONE:
             raise error
         logger.warning(
@@ -202,6 +226,15 @@ class Ownership:
             self._settings.auto_offset_reset,
             error.message,
         )
+
+    def _remember(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
+        position = self.positions[topic_partition]
+        if position is not None:
+            left_at = self._left_at.setdefault(topic_partition, {})
+            left_at.pop(topic_id, None)
+            left_at[topic_id] = CommittedOffset(position, self._epochs.get(topic_partition, -1))
+            if len(left_at) > FORMER_TOPICS:
+                del left_at[next(iter(left_at))]
 
     # Commits
 
