@@ -1,7 +1,8 @@
 """One partition of an idempotent producer against a leader that judges sequences as Kafka's do, whatever goes wrong.
 
 Requests are lost, answers are lost, requests of broken connections arrive late, leaders refuse for a while, records are
-too large, batches expire, metadata shows a former topic. What is acknowledged is in the log exactly once, and the log is in the order of sending.
+too large, batches expire, metadata shows a former topic. What is acknowledged is in the log exactly once, and the log
+is in the order of sending.
 
 A request of a broken connection arrives late, but before the leader sees one of the next connection, or never. Beyond
 that Kafka's protocol promises nothing to producers without transactions: an epoch that ended fences nothing until the

@@ -41,9 +41,9 @@ class PartitionQueue:
     """One partition's batches. `in_flight_max` is 1 for producers that are not idempotent: nothing else keeps order."""
 
     __slots__ = (
-        "_has_lost", "_identity", "_is_known", "_next_order", "_next_sequence", "_window", "attempts", "has_gap", "in_flight",
-        "in_flight_max", "is_idempotent", "is_retrying", "last_error", "needs_leader", "open", "resume_at", "topic_id",
-        "topic_partition", "waiting",
+        "_has_lost", "_identity", "_is_known", "_next_order", "_next_sequence", "_window", "attempts", "has_gap",
+        "in_flight", "in_flight_max", "is_idempotent", "is_retrying", "last_error", "needs_leader", "open", "resume_at",
+        "topic_id", "topic_partition", "waiting",
     )  # fmt: skip
 
     def __init__(self, topic_partition: TopicPartition, *, is_idempotent: bool, in_flight_max: int) -> None:
