@@ -83,7 +83,7 @@ class Routing:
         """[topic id, partition] -> the greatest leader epoch that Metadata ever showed."""
         self._answered_last: Address | None = None
         self._behind: Address | None = None
-        """The broker that last showed a leader epoch which is over: it is asked last."""
+        """The broker that last showed what is over, or did not know a topic: it is asked last."""
 
     # What is known
 
@@ -260,29 +260,34 @@ class Routing:
             if error is not ErrorCode.NONE:
                 errors[topic.name] = error
                 self.topics.pop(topic.name, None)
+                if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    self._behind = self._answered_last  # Another broker may have heard of it.
                 continue
             view = topic_view(topic)
             if view.topic_id != ZERO_TOPIC_ID:
                 self._names_by_id[view.topic_id] = view.name
-                view = self._without_past_epochs(view, former.get(topic.name))
+                view = self._without_past(view, former.get(topic.name))
             self.topics[topic.name] = view
         return errors
 
-    def _without_past_epochs(self, view: TopicView, former: TopicView | None) -> TopicView:
-        """The view, with what is known already of the partitions that it shows in a leader epoch which is over.
+    def _without_past(self, view: TopicView, former: TopicView | None) -> TopicView:
+        """The view, with what is known already of the partitions that it lacks, or shows in a leader epoch which is over.
 
         A broker that was deposed, and has not been told, shows itself as the leader: of a log that may lack what the
         present leader has acknowledged. Where nothing better is known, the partition has no leader for now (KIP-320).
+        No topic loses partitions: keys would go by another number for a while, and the lacking ones be read by nobody.
         """
-        partitions = dict(view.partitions)
+        known = former.partitions if former and former.topic_id == view.topic_id else {}
+        partitions = {**known, **view.partitions}
+        if len(partitions) > len(view.partitions):
+            self._behind = self._answered_last
         for index, partition in view.partitions.items():
             newest = self._leader_epochs.get((view.topic_id, index), -1)
             if partition.leader_epoch >= newest:
                 self._leader_epochs[view.topic_id, index] = partition.leader_epoch
                 continue
             self._behind = self._answered_last
-            known = former.partitions.get(index) if former and former.topic_id == view.topic_id else None
-            partitions[index] = known or dataclasses.replace(partition, leader=-1, leader_epoch=newest)
+            partitions[index] = known.get(index) or dataclasses.replace(partition, leader=-1, leader_epoch=newest)
         return dataclasses.replace(view, partitions=partitions)
 
     def require_topics(

@@ -419,6 +419,26 @@ def test_a_leader_of_an_epoch_that_is_over_is_not_believed(is_forgotten: bool) -
     assert (leader and leader.broker_id, routing.leader_epoch(place)) == (2, 5)
 
 
+def test_a_topic_loses_no_partition() -> None:
+    """A broker that lags shows fewer: keys would go by another number. It is asked last from then on."""
+    shown = [metadata({0: 1, 1: 2}), metadata({0: 1}), metadata({0: 1, 1: 2})]
+    world = World(lambda address, message: shown.pop(0))
+    for _ in range(2):
+        world.run(world.routing.refresh(["t"], world.routing.deadline()))
+    assert list(world.routing.topics["t"].partitions) == [0, 1]
+    assert world.routing.leader(tp(1)) is not None
+    world.run(world.routing.refresh(["t"], world.routing.deadline()))
+    assert [address for address, _ in world.asked] == [SEED, ONE, TWO]
+
+
+def test_of_a_topic_that_a_broker_does_not_know_another_broker_is_asked() -> None:
+    """The first one may lag: what all of them do not know is not there."""
+    unknown = metadata({}, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    world = World(lambda address, message: metadata({0: 1}) if address == TWO else unknown)
+    assert list(world.run(world.routing.require_topics(["t"], world.routing.deadline()))) == ["t"]
+    assert TWO in [address for address, _ in world.asked]
+
+
 def test_leader_epochs_of_another_topic_begin_anew() -> None:
     """One that was deleted and made again, which has another id."""
     epochs = {bytes(range(16)): 5, bytes(range(1, 17)): 0}
