@@ -318,6 +318,26 @@ async def test_a_member_that_hears_first_from_its_search_that_it_was_given_up_jo
     assert told.events[:3] == [("assigned", [0]), ("lost", [0]), ("assigned", [0])]
 
 
+async def test_what_is_lost_is_not_claimed_while_the_caller_has_it_in_hand() -> None:
+    """A coordinator that has raised the new member's epoch in a lost answer would fence it for that, again and again."""
+    told = Told()
+    with NextGenerationBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        async with consuming(broker, told) as consumer:
+            assert await consumer.poll(10) is not None
+            await eventually(lambda: broker.told_owned[-1] == [0])
+            broker.fail_next[ApiKey.CONSUMER_GROUP_HEARTBEAT] = [ErrorCode.UNKNOWN_MEMBER_ID]
+            await eventually(lambda: [beat.member_epoch for beat in broker.beats].count(0) == 2)
+            broker.fail_next[ApiKey.CONSUMER_GROUP_HEARTBEAT] = [DROP]
+            seen = len(broker.beats)
+            await eventually(lambda: len(broker.beats) > seen + 4)
+            assert broker.told_owned[2:] == [[], []], "joined, and said all again after the lost answer"
+            broker.target = [0]
+            assert await consumer.poll(10) is not None
+            await eventually(lambda: broker.told_owned[-1] == [0])
+    assert told.events[:3] == [("assigned", [0]), ("lost", [0]), ("assigned", [0])]
+
+
 async def test_a_broker_without_the_protocol_is_told() -> None:
     """By name of the API."""
     with GroupBroker() as broker:

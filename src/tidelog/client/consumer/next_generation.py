@@ -296,8 +296,10 @@ class NextGenerationMembership:
         return request
 
     def _owned(self) -> dict[TopicId, list[int]]:
-        """What we have: [topic id] -> partitions."""
+        """What we have: [topic id] -> partitions. Nothing where that is lost, though the caller has not come back yet."""
         owned: dict[TopicId, list[int]] = {}
+        if self._lost:
+            return owned
         for topic_partition in sorted(self._ownership.positions):
             owned.setdefault(self._assigned_ids[topic_partition], []).append(topic_partition.partition)
         return owned
