@@ -40,6 +40,7 @@ class Connection(asyncio.BufferedProtocol):
         self.closed = False
         self._exchange = Exchange(client_id, str(address), security.log_in() if security is not None else None)
         self._renew_at_s: float | None = None
+        self._is_retired = False
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._hello: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -102,7 +103,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def retire(self) -> None:
         """Closes the connection once what is under way is answered; nothing more is asked by it."""
-        if not self._waiting:
+        self._is_retired = True
+        self._close_if_retired()
+
+    def _close_if_retired(self) -> None:
+        if self._is_retired and not self._waiting:
             self.close()
 
     @property
@@ -222,3 +227,4 @@ class Connection(asyncio.BufferedProtocol):
         future = self._waiting.pop(correlation_id, None)
         if future is not None and not future.done():
             future.set_result(message)
+        self._close_if_retired()
