@@ -271,7 +271,7 @@ class Routing:
         return errors
 
     def _without_past(self, view: TopicView, former: TopicView | None) -> TopicView:
-        """The view, with what is known already of the partitions that it lacks, or shows in a leader epoch which is over.
+        """The view, with what is known already of partitions that it lacks, or shows in a leader epoch which is over.
 
         A broker that was deposed, and has not been told, shows itself as the leader: of a log that may lack what the
         present leader has acknowledged. Where nothing better is known, the partition has no leader for now (KIP-320).

@@ -453,6 +453,19 @@ async def test_a_listener_that_fails_does_not_keep_the_membership_alive() -> Non
         assert broker.committed == {0: 1}
 
 
+async def test_a_time_out_of_the_listeners_own_is_told() -> None:
+    """It is not that of the poll."""
+
+    class Waits(Told):
+        async def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+            raise TimeoutError("of its own")
+
+    with GroupBroker(partitions=1) as broker:
+        async with consuming(broker, Waits()) as consumer:
+            with pytest.raises(TimeoutError, match="of its own"):
+                await consumer.poll(10)
+
+
 async def test_a_fenced_instance_stops() -> None:
     """Another member by its name is the end of it; a static member does not leave by itself."""
     with GroupBroker(partitions=1) as broker:

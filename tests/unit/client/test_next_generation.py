@@ -319,7 +319,7 @@ async def test_a_member_that_hears_first_from_its_search_that_it_was_given_up_jo
 
 
 async def test_what_is_lost_is_not_claimed_while_the_caller_has_it_in_hand() -> None:
-    """A coordinator that has raised the new member's epoch in a lost answer would fence it for that, again and again."""
+    """A coordinator that has raised the new member's epoch in a lost answer would fence it for that, each time."""
     told = Told()
     with NextGenerationBroker(partitions=1) as broker:
         broker.append(0, 1)

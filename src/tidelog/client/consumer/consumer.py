@@ -178,10 +178,13 @@ class Consumer:
         if self._membership is not None:
             self._membership.polled(True)
         data: FetchedData | None = None
+        waiting = asyncio.timeout(timeout_s)
         try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s):
-                    data = await self._next()
+            async with waiting:
+                data = await self._next()
+        except TimeoutError:
+            if not waiting.expired():
+                raise  # A listener's own.
         finally:
             if self._membership is not None:
                 self._membership.polled(False)

@@ -296,7 +296,7 @@ class NextGenerationMembership:
         return request
 
     def _owned(self) -> dict[TopicId, list[int]]:
-        """What we have: [topic id] -> partitions. Nothing where that is lost, though the caller has not come back yet."""
+        """What we have: [topic id] -> partitions. Nothing where it is lost, also before the caller comes back."""
         owned: dict[TopicId, list[int]] = {}
         if self._lost:
             return owned

@@ -10,7 +10,6 @@ What runs by itself are heartbeats, and fetches of one `poll` that came to an en
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections import deque
@@ -136,10 +135,13 @@ class ShareConsumer:
         self._accept_given()
         self._membership.polled(waiting=True)
         batch: SharedBatch | None = None
+        waiting = asyncio.timeout(timeout_s)
         try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s):
-                    batch = await self._next()
+            async with waiting:
+                batch = await self._next()
+        except TimeoutError:
+            if not waiting.expired():
+                raise  # Of the user's own function.
         finally:
             self._membership.polled(waiting=False)
         return batch
