@@ -17,7 +17,9 @@ CLIENT_MUTANTS: Final = (
     Mutant(
         "dead-after-one-failure",
         "client.producer.partition_queue",
-        "        if batch.base_sequence >= 0:\n            self.has_gap = self._has_lost = True\n        if self.is_empty",
+        "        if batch.base_sequence >= 0:\n"
+        "            self.has_gap = self._has_lost = True\n"
+        "        if self.is_empty",
         "        if self.is_empty",
         "after a batch that failed, the next ones have sequences that no leader takes",
         (
