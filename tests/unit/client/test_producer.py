@@ -524,6 +524,26 @@ async def test_after_its_end_a_producer_takes_nothing_and_nothing_hangs() -> Non
                 await producer.send("t", b"late")
 
 
+async def test_a_record_whose_topic_is_found_after_the_end_is_refused() -> None:
+    """It would wait for ever: nobody sends it any more."""
+    with LogBroker(partitions=1) as broker:
+        may_go, show = threading.Event(), broker.handlers[ApiKey.METADATA]
+
+        def hold(request: Any, version: int) -> Any:
+            assert may_go.wait(180)
+            return show(request, version)
+
+        broker.handlers[ApiKey.METADATA] = hold
+        async with Cluster(broker.bootstrap) as cluster:
+            async with Producer(cluster) as producer:
+                sending = asyncio.create_task(producer.send("t", b"late"))
+                await eventually(lambda: bool(broker.asked(ApiKey.METADATA)))
+            may_go.set()
+            with pytest.raises(ProducerClosed):
+                await sending
+            assert producer.statistics.records_sent == 0
+
+
 async def test_partitions_that_were_added_are_found() -> None:
     """Topics in use are asked for again after metadata_max_age_s."""
     with LogBroker(partitions=1) as broker:

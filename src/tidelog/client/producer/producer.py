@@ -149,6 +149,7 @@ class Producer:
         view = self._routing.topics.get(topic)
         if view is None:
             view = await self._find_topic(topic)
+            self._check_open()
         statistics = sender.statistics
         if statistics.bytes_waiting + size > self._settings.buffer_memory:
             await self._wait_for_room(size)
