@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.errors import WrongUsage
@@ -50,7 +49,9 @@ def command_properties() -> dict[str, str]:
     if not path:
         return {}
     try:
-        return {entry.name: entry.value for entry in parse(Path(path).read_text(), path)}
+        # Not by pathlib: every command loads this file, and a broker would keep half a megabyte while it lives.
+        with open(path) as file:
+            return {entry.name: entry.value for entry in parse(file.read(), path)}
     except (ConfigError, UnicodeDecodeError) as error:
         raise WrongUsage(f"{OPTION} {path} is no properties file: {error}") from None
 
