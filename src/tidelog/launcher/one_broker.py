@@ -12,11 +12,11 @@ from tidelog.broker.failure import BrokerFailed
 from tidelog.broker.runtime import Runtime
 from tidelog.launcher.ensemble import join
 from tidelog.launcher.foreground import Stop, first_failure, log_warnings, settle_memory
-from tidelog.launcher.metadata_store import MetadataStore
 from tidelog.ports.real import SystemClock, SystemDisk, SystemNetwork, SystemRandom
 
 if TYPE_CHECKING:
     from tidelog.config.broker_config import BrokerConfig
+    from tidelog.launcher.metadata_store import MetadataStore
     from tidelog.store.client import SessionKey, StoreClient
 
 OWN_STORE_FOLDER: Final = ".store"
@@ -38,6 +38,9 @@ async def serve(
         connect = config.zookeeper_connect
         await _serve(config, lambda: join(connect, config, on_session), stop, on_ready)
         return
+    # With SQLite, it takes two megabytes, and a broker that joins a cluster has no store.
+    from tidelog.launcher.metadata_store import MetadataStore
+
     store = MetadataStore(
         f"{config.log_dirs[0].rstrip('/')}/{OWN_STORE_FOLDER}",
         clock=SystemClock(),
