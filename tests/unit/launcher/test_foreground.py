@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import platform
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -151,3 +154,27 @@ def test_what_else_is_not_compiled_is_told(
     monkeypatch.setattr(_ordinary, "ProduceFrames", None if absent == "requests" else object())
     log_absent_kernel()
     assert [each.split(":")[0] for each in caplog.messages] == ["compiled_append_absent"]
+
+
+def resident_kib(code: str) -> list[int]:
+    """KiB of memory of a process that runs `code`, at each of its calls of `say`."""
+    script = (
+        "from tidelog.launcher.foreground import settle_memory\n"
+        "def say():\n"
+        "    with open('/proc/self/status') as file:\n"
+        "        print(next(line.split()[1] for line in file if line.startswith('RssAnon:')))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script + code], capture_output=True, text=True, timeout=180, check=True
+    )
+    return [int(line) for line in done.stdout.split()]
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only the GNU C library gives back pages on request")
+def test_settled_memory_has_no_free_pages() -> None:
+    """What start-up has freed below something that stays is the system's again: here 20 MB, below the last block."""
+    before, after = resident_kib(
+        "blocks = [bytearray(2000) for _ in range(10_000)]\nlast = bytearray(2000)\ndel blocks\n"
+        "say(); settle_memory(); say()"
+    )
+    assert before - after > 15_000
