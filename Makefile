@@ -12,7 +12,7 @@ COMPILED_IN := $(addprefix src/tidelog/,records storage broker/handlers)
 BUILD_INPUTS := pyproject.toml setup.py $(foreach folder,$(COMPILED_IN),$(wildcard $(folder)/*.pyx $(folder)/*.pxd))
 
 # pip keeps to itself what a build says.
-SAY_ABSENT = $(BIN)/python -c 'from tidelog.records import implementation as i; i.ABSENT and print(f"The compiled kernels were not built; \
+SAY_ABSENT = $(BIN)/python -c 'from tidelog.records import column_implementation as c, implementation as i; c.ABSENT and print(f"The compiled kernels were not built; \
 they need a C compiler and the headers of Python (Debian, Ubuntu: apt install gcc python3-dev; then make clean venv). \
 It works without them: {i.PURE_COST}.")'
 

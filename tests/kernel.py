@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.records import implementation
+from tidelog.records import column_implementation
 
 needs_kernel = pytest.mark.skipif(
-    bool(implementation.ABSENT),
-    reason=f"compares the compiled kernel with its Python twin, and there is none: {implementation.ABSENT}",
+    bool(column_implementation.ABSENT),
+    reason=f"compares the compiled kernel with its Python twin, and there is none: {column_implementation.ABSENT}",
 )

@@ -24,9 +24,11 @@ from tidelog.client.fetching import READ_COMMITTED, READ_UNCOMMITTED, FetchedDat
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicId, parse_topic_id
 from tidelog.ports.disk import Bytes
-from tidelog.records.columns import AbortedTransactions, BatchFilter, Column, Columns, OpenBatch, decode_columns
+from tidelog.records.aborted_transactions import AbortedTransactions
+from tidelog.records.column_implementation import ABSENT
+from tidelog.records.columns import BatchFilter, Column, Columns, OpenBatch, decode_columns
 from tidelog.records.errors import InvalidBatch
-from tidelog.records.implementation import ABSENT, PURE_COST
+from tidelog.records.implementation import PURE_COST
 
 if TYPE_CHECKING:
     from pyspark_tidelog.segments.pieces import Missing, Piece

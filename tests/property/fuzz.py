@@ -27,7 +27,7 @@ from types import FrameType
 
 from tests.property.fuzz_families import FAMILIES, Family
 
-from tidelog.records import implementation
+from tidelog.records import column_implementation
 
 INPUTS_PER_BLOCK = 200
 HANG_SECONDS = 60
@@ -189,8 +189,8 @@ def main() -> int:
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     names = arguments.family or list(FAMILIES)
-    if "columns" in names and implementation.ABSENT:
-        print(f"columns: left out, for the compiled kernel is not there to be compared: {implementation.ABSENT}")
+    if "columns" in names and column_implementation.ABSENT:
+        print(f"columns: left out, for the compiled kernel is not there to be compared: {column_implementation.ABSENT}")
         names.remove("columns")
     signal.signal(signal.SIGALRM, _hang)
     if arguments.block is not None:

@@ -146,13 +146,15 @@ class ColumnsOfBoth(Stateless):
     """The compiled kernel and its Python twin: the same columns, or the same refusal."""
 
     def __init__(self) -> None:
-        from tidelog.records import _pure, implementation
+        from tidelog.records import _pure, column_implementation, implementation
 
-        assert not implementation.ABSENT, implementation.ABSENT
-        names = ("ColumnBuilder", "BinarySource", "encode_section", "read_pairs", "scan_records")
-        self._implementation = implementation
-        self._kernel = {name: getattr(implementation, name) for name in names}
-        self._twin = {name: getattr(_pure, name) for name in names}
+        assert not column_implementation.ABSENT, column_implementation.ABSENT
+        functions = {
+            column_implementation: ("ColumnBuilder", "BinarySource", "encode_section"),
+            implementation: ("read_pairs", "scan_records"),
+        }
+        self._kernel = {(module, name): getattr(module, name) for module, names in functions.items() for name in names}
+        self._twin = {(module, name): getattr(_pure, name) for module, name in self._kernel}
 
     def attempt(self, draw: Random) -> bool:
         from tidelog.records.columns import Column
@@ -172,12 +174,12 @@ class ColumnsOfBoth(Stateless):
         assert kernel == twin, f"kernel: {kernel}, twin: {twin}, options {options}, data {bytes(data).hex()}"
         return isinstance(kernel, str)
 
-    def _outcome(self, functions: dict[str, Any], data: bytearray, options: dict[str, Any]) -> object:
+    def _outcome(self, functions: dict[Any, Any], data: bytearray, options: dict[str, Any]) -> object:
         from tidelog.records.columns import decode_columns
         from tidelog.records.errors import InvalidBatch
 
-        for name, function in functions.items():
-            setattr(self._implementation, name, function)
+        for (module, name), function in functions.items():
+            setattr(module, name, function)
         try:
             return decode_columns(data, **options)
         except InvalidBatch as error:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.amount import examples
 from tests.kernel import needs_kernel
 
-from tidelog.records import _pure, implementation
+from tidelog.records import _pure, column_implementation, implementation
 from tidelog.records.batch import HEADER_SIZE, build_batch, read_header, read_records, seal
 from tidelog.records.columns import (
     ALL,
@@ -38,9 +38,12 @@ CONTENT = st.none() | st.binary(max_size=12) | st.just(bytes(100))
 NAMES = st.sampled_from(("", "h", "trace-id", "schlüssel", "中文"))
 HEADERS = st.just(()) | st.lists(st.tuples(NAMES, CONTENT), max_size=3).map(tuple)
 
-FUNCTIONS = ("ColumnBuilder", "RowBuilder", "BinarySource", "encode_section", "read_pairs", "scan_records")
-KERNEL = {name: getattr(implementation, name) for name in FUNCTIONS}
-TWIN = {name: getattr(_pure, name) for name in KERNEL}
+FUNCTIONS = {
+    column_implementation: ("ColumnBuilder", "RowBuilder", "BinarySource", "encode_section"),
+    implementation: ("read_pairs", "scan_records"),
+}
+KERNEL = {(module, name): getattr(module, name) for module, names in FUNCTIONS.items() for name in names}
+TWIN = {(module, name): getattr(_pure, name) for module, name in KERNEL}
 
 
 GAPS = st.sampled_from((1, 1, 1, 2, 3, 1000))
@@ -79,18 +82,18 @@ def rows(data: bytes | bytearray, **options: Any) -> Rows[Row]:
 
 
 def outcome(
-    of: dict[str, Any], data: bytes | bytearray, decode: Callable[..., Any] = decode_columns, **options: Any
+    of: dict[Any, Any], data: bytes | bytearray, decode: Callable[..., Any] = decode_columns, **options: Any
 ) -> Any:
     """What one implementation makes of the data: columns or rows, or the words of its refusal."""
-    for name, value in of.items():
-        setattr(implementation, name, value)
+    for (module, name), value in of.items():
+        setattr(module, name, value)
     try:
         return decode(data, **options)
     except InvalidBatch as error:
         return f"{type(error).__name__} {error}"
     finally:
-        for name, value in KERNEL.items():
-            setattr(implementation, name, value)
+        for (module, name), value in KERNEL.items():
+            setattr(module, name, value)
 
 
 @EXAMPLES
@@ -229,14 +232,14 @@ def test_damage_is_refused_alike(
     options: dict[str, Any] = {"columns": ALL, "start_offset": records[0].offset + start_skip, "rows_max": rows_max}
     assert outcome(KERNEL, data, **options) == outcome(TWIN, data, **options)
     assert outcome(KERNEL, data, rows, **options) == outcome(TWIN, data, rows, **options)
-    assert scan(KERNEL, section, len(records)) == scan(TWIN, section, len(records))
+    assert scan(implementation, section, len(records)) == scan(_pure, section, len(records))
 
 
 @EXAMPLES
 @given(section=st.binary(max_size=200), count=st.integers(0, 40), base=INT64, base_timestamp=INT64, span=INT32)
 def test_noise_is_refused_alike(section: bytes, count: int, base: int, base_timestamp: int, span: int) -> None:
     """Bytes that were never records, with any header numbers: no crash, and no difference."""
-    assert scan(KERNEL, section, count, base_timestamp) == scan(TWIN, section, count, base_timestamp)
+    assert scan(implementation, section, count, base_timestamp) == scan(_pure, section, count, base_timestamp)
     data = bytearray(HEADER_SIZE) + section
     template = read_header(build_batch([Record(0, 0, None, None)]))
     seal(
@@ -290,13 +293,13 @@ def test_encoding_agrees(
         "codec": codec,
     }
     kernel = encode_columns(**options)
-    for name, value in TWIN.items():
-        setattr(implementation, name, value)
+    for (module, name), value in TWIN.items():
+        setattr(module, name, value)
     try:
         twin = encode_columns(**options)
     finally:
-        for name, value in KERNEL.items():
-            setattr(implementation, name, value)
+        for (module, name), value in KERNEL.items():
+            setattr(module, name, value)
     assert kernel == twin
     assert [record for batch in kernel for record in read_records(batch)] == rows
 
@@ -305,7 +308,7 @@ def test_encoding_agrees(
 @given(values=st.lists(INT64, min_size=2, max_size=20))
 def test_any_timestamps_encode_alike(values: list[int]) -> None:
     """Differences beyond 64 bits wrap, and still read back."""
-    kernel = implementation.encode_section(
+    kernel = column_implementation.encode_section(
         0, 0, len(values), 10**6, memoryview(array("q", values)), 1, *[None] * 3, 0, None, None
     )
     twin = _pure.encode_section(0, 0, len(values), 10**6, memoryview(array("q", values)), 1, *[None] * 3, 0, None, None)
@@ -367,9 +370,9 @@ def test_a_record_is_found_alike(
             assert section[position:] == encode_records(records[index:], records[0].offset, records[0].timestamp)
 
 
-def scan(of: dict[str, Any], section: bytes | bytearray, count: int, base_timestamp: int = 5) -> Any:
+def scan(of: Any, section: bytes | bytearray, count: int, base_timestamp: int = 5) -> Any:
     try:
-        return of["scan_records"](section, count, base_timestamp)
+        return of.scan_records(section, count, base_timestamp)
     except CorruptData as error:
         return str(error)
 

@@ -15,8 +15,8 @@ from tests.amount import examples
 from tests.unit.storage.support import NOW_MS, TOPIC_ID, TP, MemoryDisk, batch, marker, open_manager
 
 from tidelog.model.errors import KafkaError
+from tidelog.records.aborted_transactions import AbortedTransactions
 from tidelog.records.batch import iterate_headers, read_records
-from tidelog.records.columns import AbortedTransactions
 from tidelog.storage.log import AppendOrigin, Log
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_manager import LogManager

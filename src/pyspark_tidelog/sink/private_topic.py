@@ -16,7 +16,8 @@ from tidelog.client.offsets import delete_records
 from tidelog.client.security import ClientSecurity
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
-from tidelog.records.columns import AbortedTransactions, Column, decode_columns
+from tidelog.records.aborted_transactions import AbortedTransactions
+from tidelog.records.columns import Column, decode_columns
 
 logger: Final = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from tidelog.client.fetching import FetchedData
+from tidelog.records.aborted_transactions import AbortedTransactions
 from tidelog.records.columns import (
     ALL,
-    AbortedTransactions,
     Column,
     Columns,
     decode_columns,

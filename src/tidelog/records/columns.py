@@ -9,13 +9,13 @@ checksums, decompression, what to skip.
     part = decode_columns(data, position=part.position, start_offset=part.next_offset, rows_max=50_000)
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntFlag
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from tidelog.ports.disk import Bytes
-from tidelog.records import implementation
+from tidelog.records import column_implementation, implementation
 from tidelog.records.batch import (
     HEADER_SIZE,
     MAGIC,
@@ -24,13 +24,11 @@ from tidelog.records.batch import (
     assemble,
     check_crc,
     iterate_headers,
-    read_records,
     records_section,
     seal,
 )
 from tidelog.records.batch_header import SIZE_PREFIX
 from tidelog.records.compression import DECOMPRESSED_SIZE_MAX, Codec, compress
-from tidelog.records.control import ControlRecordType, control_type
 from tidelog.records.errors import InvalidBatch
 from tidelog.records.record import wrap_int64
 
@@ -112,36 +110,6 @@ class BatchFilter(Protocol):
         ...
 
 
-class AbortedTransactions:
-    """Which batches a read_committed reader must skip, from the list that came with a fetch response.
-
-    It follows the batches in order and remembers which producers are inside an aborted transaction, so one object
-    serves all slices of one response.
-    """
-
-    __slots__ = ("_active", "_pending")
-
-    def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
-        """`aborted`: (producer id, first offset of the transaction) of each."""
-        self._pending = sorted(aborted, key=lambda entry: entry[1], reverse=True)
-        self._active: set[int] = set()
-
-    def skips(self, buffer: Bytes, position: int, header: BatchHeader) -> bool:
-        """Whether the batch belongs to an aborted transaction; to be asked for each batch in order, control batches
-        too.
-        """
-        while self._pending and self._pending[-1][1] <= header.last_offset:
-            self._active.add(self._pending.pop()[0])
-        if header.producer_id not in self._active or not header.is_transactional:
-            return False
-        if header.is_control:
-            records = read_records(buffer, position)
-            if records and control_type(records[0].key) is ControlRecordType.ABORT:
-                self._active.discard(header.producer_id)
-            return False
-        return True
-
-
 class OpenBatch:
     """The batch within which a slice has ended: its records from there on, checked and decompressed.
 
@@ -206,7 +174,7 @@ def decode_columns(
     """
     if rows_max < 1 or bytes_max < 1:
         raise ValueError(f"rows_max {rows_max} and bytes_max {bytes_max} must be at least 1")
-    builder = implementation.ColumnBuilder(columns, timestamp_scale)
+    builder = column_implementation.ColumnBuilder(columns, timestamp_scale)
     next_offset, position = _read_batches(
         builder,
         data,
@@ -255,7 +223,7 @@ def decode_rows(
     """
     if rows_max < 1 or bytes_max < 1:
         raise ValueError(f"rows_max {rows_max} and bytes_max {bytes_max} must be at least 1")
-    builder = implementation.RowBuilder(columns, kind, topic, partition)
+    builder = column_implementation.RowBuilder(columns, kind, topic, partition)
     next_offset, position = _read_batches(
         builder,
         data,
@@ -273,7 +241,7 @@ def decode_rows(
 
 
 def _read_batches(
-    builder: "implementation.ColumnBuilder | implementation.RowBuilder[Any]",
+    builder: "column_implementation.ColumnBuilder | column_implementation.RowBuilder[Any]",
     data: Bytes,
     position: int,
     start_offset: int,
@@ -334,7 +302,7 @@ def _read_batches(
 
 
 def _append(
-    builder: "implementation.ColumnBuilder | implementation.RowBuilder[Any]",
+    builder: "column_implementation.ColumnBuilder | column_implementation.RowBuilder[Any]",
     section: Bytes,
     count: int,
     header: BatchHeader,
@@ -359,7 +327,7 @@ def _append(
     )
 
 
-def _finish(builder: "implementation.ColumnBuilder", next_offset: int, position: int) -> Columns:
+def _finish(builder: "column_implementation.ColumnBuilder", next_offset: int, position: int) -> Columns:
     rows = builder.rows
     offset, timestamp, timestamp_type, key, value, headers = builder.finish()
     return Columns(
@@ -416,7 +384,7 @@ def encode_columns(
     batches: list[bytes | bytearray] = []
     row = 0
     while row < rows:
-        output, next_row, base_timestamp, max_timestamp = implementation.encode_section(
+        output, next_row, base_timestamp, max_timestamp = column_implementation.encode_section(
             HEADER_SIZE,
             row,
             rows,
@@ -454,10 +422,10 @@ def encode_columns(
     return batches
 
 
-def _source(column: BinaryColumn | None, rows: int) -> "implementation.BinarySource | None":
+def _source(column: BinaryColumn | None, rows: int) -> "column_implementation.BinarySource | None":
     if column is None:
         return None
-    return implementation.BinarySource(
+    return column_implementation.BinarySource(
         memoryview(column.offsets).cast("B"),
         memoryview(column.data).cast("B") if column.data is not None else None,
         memoryview(column.validity).cast("B") if column.validity is not None else None,
@@ -469,7 +437,9 @@ def _source(column: BinaryColumn | None, rows: int) -> "implementation.BinarySou
 
 def _header_sources(
     headers: HeadersColumn | None, rows: int
-) -> "tuple[memoryview | None, int, implementation.BinarySource | None, implementation.BinarySource | None]":
+) -> tuple[
+    memoryview | None, int, "column_implementation.BinarySource | None", "column_implementation.BinarySource | None"
+]:
     if headers is None or rows == 0:
         return None, 0, None, None
     lists = memoryview(headers.offsets).cast("B").cast("i")

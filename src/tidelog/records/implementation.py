@@ -1,41 +1,24 @@
 """Chooses the compiled kernels, or their Python twins where one was not built; a broker says so when it is the twins.
 
     _sections         records of a batch checked, read as pairs of keys and values, searched for an offset
-    _column_builder   records decoded into Arrow's columns
-    _row_builder      records decoded into named tuples
-    _encoding         Arrow's columns encoded as records
     _integrity        whether stored batches are what was written
 
+What a broker does not need is chosen by `column_implementation`.
 The environment variable TIDELOG_PURE=1 makes the kernels refuse to load, for tests and for a second opinion.
 """
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.records._pure import (
-    DONE,
-    END,
-    LIMIT,
-    NAME,
-    BinarySource,
-    ColumnBuilder,
-    RowBuilder,
-    encode_section,
-    find_record,
-    read_pairs,
-    scan_records,
-    sound_prefix,
-)
+from tidelog.records._pure import DONE, END, LIMIT, NAME, find_record, read_pairs, scan_records, sound_prefix
 
 _absent = ""
 if not TYPE_CHECKING:
     try:
-        from tidelog.records import _column_builder, _encoding, _integrity, _row_builder, _sections
+        from tidelog.records import _integrity, _sections
     except ImportError as reason:
-        # All of them, or none: `NAME` and `ABSENT` speak for all.
+        # Both of them, or none: `NAME` and `ABSENT` speak for both.
         _absent = str(reason)
     else:
-        ColumnBuilder, RowBuilder = _column_builder.ColumnBuilder, _row_builder.RowBuilder
-        BinarySource, encode_section = _encoding.BinarySource, _encoding.encode_section
         sound_prefix = _integrity.sound_prefix
         NAME, find_record = _sections.NAME, _sections.find_record
         read_pairs, scan_records = _sections.read_pairs, _sections.scan_records
@@ -55,10 +38,6 @@ __all__ = [
     "LIMIT",
     "NAME",
     "PURE_COST",
-    "BinarySource",
-    "ColumnBuilder",
-    "RowBuilder",
-    "encode_section",
     "find_record",
     "read_pairs",
     "scan_records",

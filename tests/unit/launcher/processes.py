@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +64,9 @@ def free(address: str) -> bool:
 class Tidelog:
     """A command of the program as a process, whose lines are read."""
 
-    def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, "-P", "-m", "tidelog", *arguments]
+    def __init__(self, *arguments: str, program: Sequence[str] = ("-m", "tidelog")) -> None:
+        """`program`: what Python is to run, if something else around the command."""
+        command = [sys.executable, "-P", *program, *arguments]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
         self._read = b""
 
@@ -90,9 +91,9 @@ class Tidelog:
 
 
 @contextlib.contextmanager
-def tidelog(*arguments: str) -> Iterator[Tidelog]:
+def tidelog(*arguments: str, program: Sequence[str] = ("-m", "tidelog")) -> Iterator[Tidelog]:
     """A command that does not outlive its block."""
-    started = Tidelog(*arguments)
+    started = Tidelog(*arguments, program=program)
     try:
         yield started
     finally:

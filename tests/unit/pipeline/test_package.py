@@ -16,7 +16,7 @@ from tests.amount import thorough
 from tidelog import cli
 from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.package import write_package
-from tidelog.records.implementation import ABSENT
+from tidelog.records.column_implementation import ABSENT
 
 pytestmark = [pytest.mark.row("R38")]
 
@@ -25,7 +25,7 @@ import json, sys
 sys.path[:0] = sys.argv[1:]
 import pyspark_tidelog.batch, pyspark_tidelog.stream, pyspark_tidelog.reading, tidelog.pipeline.table
 import cramjam, deltalake, fastcrc
-from tidelog.records.implementation import ABSENT
+from tidelog.records.column_implementation import ABSENT
 modules = (pyspark_tidelog, tidelog, cramjam, deltalake, fastcrc)
 print(json.dumps([ABSENT, [each.__file__ for each in modules]]))
 """

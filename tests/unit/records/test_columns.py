@@ -8,7 +8,8 @@ import pytest
 from tests.kernel import needs_kernel
 
 from tidelog.model.errors import ErrorCode
-from tidelog.records import _pure, implementation
+from tidelog.records import _pure, column_implementation
+from tidelog.records.aborted_transactions import AbortedTransactions
 from tidelog.records.batch import (
     HEADER_SIZE,
     build_batch,
@@ -19,7 +20,6 @@ from tidelog.records.batch import (
 )
 from tidelog.records.columns import (
     ALL,
-    AbortedTransactions,
     BinaryColumn,
     Column,
     Columns,
@@ -39,7 +39,7 @@ def _implementations(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
     """Each test holds for both."""
     if request.param == "twin":
         for name in ("ColumnBuilder", "BinarySource", "encode_section"):
-            monkeypatch.setattr(implementation, name, getattr(_pure, name))
+            monkeypatch.setattr(column_implementation, name, getattr(_pure, name))
 
 
 def rows_of(columns: Columns) -> list[Record]:

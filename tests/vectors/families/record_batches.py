@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.records import _pure, implementation, varint
+from tidelog.records import _pure, column_implementation, varint
 from tidelog.records.batch import (
     BatchHeader,
     TimestampType,
@@ -134,9 +134,9 @@ def _plain(record: Record) -> dict[str, Any]:
 
 def _check_columns(data: bytes, header: BatchHeader, records: list[Record]) -> None:
     """The kernel, and the twin too, decode what the record reader decodes."""
-    for builder in (implementation.ColumnBuilder, _pure.ColumnBuilder):
+    for builder in (column_implementation.ColumnBuilder, _pure.ColumnBuilder):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(implementation, "ColumnBuilder", builder)
+            patch.setattr(column_implementation, "ColumnBuilder", builder)
             columns = decode_columns(data, columns=ALL)
         assert columns.rows == len(records)
         assert columns.next_offset == header.next_offset

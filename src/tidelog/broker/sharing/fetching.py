@@ -18,8 +18,8 @@ from tidelog.broker.sharing.acknowledging import replica_of
 from tidelog.broker.shell import InDirectories
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
+from tidelog.records.aborted_transactions import AbortedTransactions
 from tidelog.records.batch import iterate_headers
-from tidelog.records.columns import AbortedTransactions
 from tidelog.sharing.partition import Acquired, ReadBatch
 from tidelog.storage.errors import CorruptFile, WouldBlock
 

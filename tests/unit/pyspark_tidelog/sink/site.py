@@ -16,7 +16,8 @@ from tidelog.client import admin
 from tidelog.client.fetching import READ_COMMITTED, FetchSettings
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import TopicPartition
-from tidelog.records.columns import AbortedTransactions, decode_columns
+from tidelog.records.aborted_transactions import AbortedTransactions
+from tidelog.records.columns import decode_columns
 
 
 class Site:
