@@ -15,7 +15,7 @@ from tests.waiting import eventually
 from tidelog.broker.cluster import broker_channel
 from tidelog.broker.cluster.broker_channel import REFUSALS_MAX, Channel
 from tidelog.broker.cluster.membership import Membership
-from tidelog.controller.events import Event, ReplicasFailed, ReplicasPostponed, TopicIdsTold
+from tidelog.controller.events import Event, ReplicasFailed, ReplicasPostponed, ReplicasStopped, TopicIdsTold
 from tidelog.controller.result import Send
 from tidelog.metadata.image import ConfigResource
 from tidelog.model.errors import ErrorCode
@@ -61,7 +61,7 @@ def test_a_broker_that_is_ready_leads(tmp_path: Path, monkeypatch: pytest.Monkey
     run(check())
 
 
-def events_of(request: messages.LeaderAndIsrRequest, response: messages.LeaderAndIsrResponse) -> list[Event]:
+def events_of(request: Any, response: Any, key: ApiKey = ApiKey.LEADER_AND_ISR) -> list[Event]:
     """What the controller is told of a broker's answer."""
     posted: list[Event] = []
 
@@ -76,7 +76,7 @@ def events_of(request: messages.LeaderAndIsrRequest, response: messages.LeaderAn
             post=posted.append,
             spawn=lambda work: asyncio.get_running_loop().create_task(work),
         )
-        await channel.add(Send(BrokerId(1), ApiKey.LEADER_AND_ISR, 7, request))
+        await channel.add(Send(BrokerId(1), key, 7, request))
         await asyncio.sleep(0)
         channel.close()
 
@@ -97,6 +97,25 @@ def test_brokers_tell_the_ids_of_topics_that_were_named_without_one() -> None:
         ReplicasFailed(BrokerId(1), [TopicPartition(name, 1) for name in ids]),
         TopicIdsTold(BrokerId(1), {TopicPartition("none", 0): ZERO_TOPIC_ID, TopicPartition("found", 0): found}),
     ]
+
+
+def test_a_replica_that_only_stops_is_not_deleted() -> None:
+    """The answer to an older order, such as that of a clean stop, may come after the deletion has begun."""
+    state = messages.StopReplicaRequest.StopReplicaPartitionState
+    topic = messages.StopReplicaRequest.StopReplicaTopicState(
+        topic_name="t",
+        partition_states=[
+            state(partition_index=0, delete_partition=True),
+            state(partition_index=1, delete_partition=False),
+        ],
+    )
+    error = messages.StopReplicaResponse.StopReplicaPartitionError
+    request = messages.StopReplicaRequest(topic_states=[topic])
+    response = messages.StopReplicaResponse(
+        partition_errors=[error(topic_name="t", partition_index=index, error_code=0) for index in (0, 1)]
+    )
+    told = events_of(request, response, ApiKey.STOP_REPLICA)
+    assert told == [ReplicasStopped(BrokerId(1), {TopicPartition("t", 0): ErrorCode.NONE})]
 
 
 def test_what_brokers_postpone_is_told_apart_from_what_has_failed() -> None:

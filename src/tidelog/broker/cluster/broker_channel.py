@@ -139,11 +139,9 @@ class Channel:
     def _take(self, send: Send, response: Any) -> None:
         """Turns what a broker answered into events."""
         if send.key == ApiKey.STOP_REPLICA:
-            errors = {
-                TopicPartition(error.topic_name, error.partition_index): ErrorCode(error.error_code)
-                for error in response.partition_errors
-            }
-            self._post(ReplicasStopped(self._broker_id, errors))
+            errors = _deletions(send.message, response)
+            if errors:
+                self._post(ReplicasStopped(self._broker_id, errors))
         elif send.key == ApiKey.LEADER_AND_ISR:
             answers = list(_by_name(send.message, response))
             failed = _partitions_with(ErrorCode.KAFKA_STORAGE_ERROR, answers)
@@ -157,6 +155,21 @@ class Channel:
                 self._post(TopicIdsTold(self._broker_id, told))
         elif send.key == ApiKey.LIST_OFFSETS:
             self._post(LogEndsLearned(self._broker_id, _log_ends(response)))
+
+
+def _deletions(request: Any, response: Any) -> dict[TopicPartition, ErrorCode]:
+    """What a StopReplica response says of the replicas that were to be deleted, not of those that only stop."""
+    doomed = {
+        TopicPartition(topic.topic_name, state.partition_index)
+        for topic in request.topic_states
+        for state in topic.partition_states
+        if state.delete_partition
+    }
+    answers = (
+        (TopicPartition(error.topic_name, error.partition_index), ErrorCode(error.error_code))
+        for error in response.partition_errors
+    )
+    return {topic_partition: error for topic_partition, error in answers if topic_partition in doomed}
 
 
 def _log_ends(response: Any) -> dict[TopicPartition, tuple[LeaderEpoch, Offset]]:
