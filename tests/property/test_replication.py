@@ -321,7 +321,7 @@ class Partition:
         if offset > source.end:
             return Answered(ErrorCode.OFFSET_OUT_OF_RANGE), []
         records = source.records[offset : offset + most]
-        event = FollowerFetched(follower, offset, Offset(0), BrokerEpoch(1))
+        event = FollowerFetched(follower, offset, Offset(0), BrokerEpoch(1), Offset(0))
         self._lead(source, leader.step(self.now_ms, event))
         return Answered(ErrorCode.NONE, leader.high_watermark, Offset(0), len(records)), records
 

@@ -54,11 +54,11 @@ class FollowerFetched:
     """The first offset of the follower's own log."""
     broker_epoch: BrokerEpoch
     """Of the registration under which it fetches; -1 where it does not say."""
+    leader_start: Offset
+    """The first offset of the leader's log: what lies before it may have been told as deleted while the follower was
+    away."""
     fetch_times: FetchTimes | None = None
     """Of its session, where the following requests need not name the partition."""
-    leader_start: Offset = Offset(0)
-    """The first offset of the leader's log: that all before it is deleted may have been said while the follower was
-    away."""
 
 
 @dataclass(frozen=True, slots=True)

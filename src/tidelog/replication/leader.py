@@ -301,8 +301,8 @@ class PartitionLeader:
         )
         if progress.log_start > start_before:
             effects.append(FollowerStartMoved(follower))
-        # A follower that begins earlier would bring back, as the next leader, what is said to be deleted. It hears where the
-        # leader's log begins with the answer to this fetch.
+        # A follower that begins earlier would bring back, as the next leader, what is said to be deleted. With the
+        # answer to this fetch it hears where the leader's log begins.
         if event.log_start >= event.leader_start:
             self._propose_with(follower, progress, now_ms, effects)
         self._advance(now_ms, effects)

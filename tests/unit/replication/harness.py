@@ -83,7 +83,7 @@ class Led:
     ) -> list[Effect]:
         """A follower's fetch, read; `epoch` is its broker epoch. The effects, but for the news of first offsets."""
         ids = BrokerId(follower), Offset(offset), Offset(start), BrokerEpoch(epoch)
-        effects = self.step(FollowerFetched(*ids, times, Offset(leader_start)))
+        effects = self.step(FollowerFetched(*ids, Offset(leader_start), times))
         self.start_moved = any(isinstance(effect, FollowerStartMoved) for effect in effects)
         return [effect for effect in effects if not isinstance(effect, FollowerStartMoved)]
 

@@ -191,7 +191,7 @@ def test_a_follower_may_join_before_it_has_the_log_end() -> None:
 
 
 def test_a_follower_joins_once_its_log_begins_where_the_leaders_does() -> None:
-    """DeleteRecords waits for followers that live; one that comes back has what it said is deleted, and may not lead."""
+    """DeleteRecords waits for followers that live. One that comes back still has what was told as deleted."""
     led = Led((0, 1, 2), (0, 1), log_end=10, high_watermark=10)
     led.fetch(2, 10, start=0, leader_start=3)
     assert led.proposed is None

@@ -425,8 +425,8 @@ class _ReplicaFetch:
                 Offset(partition.fetch_offset),
                 Offset(partition.follower_start),
                 session.broker_epoch,
-                None if session.id == NO_SESSION else session.fetch_times,
                 reading.replica.log.log_start_offset,
+                None if session.id == NO_SESSION else session.fetch_times,
             ),
             self._context.received_ms,
         )
