@@ -399,7 +399,8 @@ class Fetcher:
                 self._take(data, wanted[topic_partition].leader_epoch)
             else:
                 error = partition_error(topic_partition, code, text)
-                self._refused(topic_partition, error, topic_partition in followed, data.leader)
+                wished = wanted[topic_partition]
+                self._refused(topic_partition, error, topic_partition in followed, data.leader, wished.topic_id)
         if self._failing_since and outcome.error_code == ErrorCode.NONE:
             for topic_partition in wanted.keys() - {
                 TopicPartition(topic.topic or session.names.get(topic.topic_id, ""), entry.partition_index)
@@ -419,10 +420,11 @@ class Fetcher:
         error: KafkaError | ClientError,
         is_followed: bool,
         hint: LeaderHint | None = None,
+        topic_id: TopicId = ZERO_TOPIC_ID,
     ) -> None:
         """A partition could not be read: what comes of it. Raises what will not pass.
 
-        `hint` is the leader that the broker has named instead of itself.
+        `hint` is the leader that the broker has named instead of itself, of the topic `topic_id`.
         """
         code = error.code if isinstance(error, KafkaError) else None
         offset = self.positions.get(topic_partition)
@@ -433,7 +435,7 @@ class Fetcher:
         elif code is ErrorCode.CORRUPT_MESSAGE:
             raise rotten_batch(topic_partition, offset)
         elif code is None or code.retriable:
-            self._failed(topic_partition, error, hint)
+            self._failed(topic_partition, error, hint, topic_id)
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
             if topic_partition in self._ready:
                 # What was fetched before comes first: the caller has not read up to here yet.
@@ -475,11 +477,17 @@ class Fetcher:
     def _ended(self, topic_partition: TopicPartition, offset: int) -> bool:
         return self._ends is not None and offset >= self._ends.get(topic_partition, 0)
 
-    def _failed(self, topic_partition: TopicPartition, error: Exception, hint: LeaderHint | None = None) -> None:
+    def _failed(
+        self,
+        topic_partition: TopicPartition,
+        error: Exception,
+        hint: LeaderHint | None = None,
+        topic_id: TopicId = ZERO_TOPIC_ID,
+    ) -> None:
         since = self._failing_since.setdefault(topic_partition, time.monotonic())
         if time.monotonic() - since > self._patience_s:
             raise error
-        if not self._routing.take_leader(topic_partition, hint):
+        if not self._routing.take_leader(topic_partition, topic_id, hint):
             self._routing.forget_leader(topic_partition)
 
     # Positions that the log does not have

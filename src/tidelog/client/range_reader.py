@@ -124,7 +124,7 @@ class RangeReader:
             return data
         if code is ErrorCode.CORRUPT_MESSAGE:
             raise rotten_batch(self._topic_partition, position)
-        if self._routing.take_leader(self._topic_partition, data.leader):
+        if self._routing.take_leader(self._topic_partition, self._topic_id or ZERO_TOPIC_ID, data.leader):
             return None
         refusal = partition_error(self._topic_partition, code, None)
         if not code.retriable:

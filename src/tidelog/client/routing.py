@@ -133,14 +133,15 @@ class Routing:
             partitions = {**topic.partitions, known.partition: dataclasses.replace(known, leader=-1)}
             self.topics[topic.name] = dataclasses.replace(topic, partitions=partitions)
 
-    def take_leader(self, topic_partition: TopicPartition, hint: LeaderHint | None) -> bool:
+    def take_leader(self, topic_partition: TopicPartition, topic_id: TopicId, hint: LeaderHint | None) -> bool:
         """Takes the leader that a broker has named instead of itself (KIP-951), where the hint is news; whether it was.
 
-        The partition can be tried again at once then. Otherwise its leader is to be asked for.
+        `topic_id` is the topic that the broker was asked about: leader epochs of a former one are not those of the
+        present one. The partition can be tried again at once then. Otherwise its leader is to be asked for.
         """
         topic = self.topics.get(topic_partition.topic)
         known = topic.partitions.get(topic_partition.partition) if topic else None
-        if topic is None or known is None or hint is None:
+        if topic is None or known is None or hint is None or topic.topic_id != topic_id:
             return False
         broker = hint.broker or self.brokers.get(hint.leader)
         newest = self._leader_epochs.get((topic.topic_id, topic_partition.partition), known.leader_epoch)

@@ -21,6 +21,7 @@ from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
+TOPIC_ID = TopicId(bytes(range(16)))
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TWO = Broker(2, Address("two", 2), None)
 
@@ -30,18 +31,18 @@ def routing() -> Routing:
     known = Routing([Address("seed", 9)], now=lambda: 0.0, draw=lambda: 0.5)
     known.brokers = {1: Broker(1, Address("one", 1), None)}
     partitions = {index: PartitionView(index, 1, 3, (1, 2), (1, 2), (), ErrorCode.NONE) for index in (0, 1)}
-    known.topics = {"t": TopicView("t", TopicId(bytes(range(16))), False, partitions)}
+    known.topics = {"t": TopicView("t", TOPIC_ID, False, partitions)}
     return known
 
 
 def test_a_newer_leader_is_taken_with_its_address() -> None:
     """For the partition that it was named for, once: the same hint is no news any more."""
     known = routing()
-    assert known.take_leader(T0, LeaderHint(2, 4, TWO))
+    assert known.take_leader(T0, TOPIC_ID, LeaderHint(2, 4, TWO))
     assert (known.leader(T0), known.leader_epoch(T0)) == (TWO, 4)
     assert (known.leader(T1), known.leader_epoch(T1)) == (known.brokers[1], 3)
-    assert not known.take_leader(T0, LeaderHint(2, 4, TWO))
-    assert known.take_leader(T0, LeaderHint(1, 5, None)), "where broker 1 is, is known"
+    assert not known.take_leader(T0, TOPIC_ID, LeaderHint(2, 4, TWO))
+    assert known.take_leader(T0, TOPIC_ID, LeaderHint(1, 5, None)), "where broker 1 is, is known"
 
 
 @pytest.mark.parametrize(
@@ -56,22 +57,29 @@ def test_a_newer_leader_is_taken_with_its_address() -> None:
 def test_what_is_no_news_is_not_taken(hint: LeaderHint | None) -> None:
     """Two brokers that take each other for the leader must not be asked in turn."""
     known = routing()
-    assert not known.take_leader(T0, hint)
+    assert not known.take_leader(T0, TOPIC_ID, hint)
+    assert (known.leader(T0), known.leader_epoch(T0)) == (known.brokers[1], 3)
+
+
+def test_what_a_broker_says_of_a_former_topic_is_not_taken() -> None:
+    """The present one's epochs begin anew: none that Metadata shows would be believed beside a later one."""
+    known = routing()
+    assert not known.take_leader(T0, TopicId(bytes(range(1, 17))), LeaderHint(2, 7, TWO))
     assert (known.leader(T0), known.leader_epoch(T0)) == (known.brokers[1], 3)
 
 
 def test_a_forgotten_leader_is_not_named_by_an_older_hint() -> None:
     """What a newer hint said before counts, though the view of the partition is gone."""
     known = routing()
-    assert known.take_leader(T0, LeaderHint(2, 7, TWO))
+    assert known.take_leader(T0, TOPIC_ID, LeaderHint(2, 7, TWO))
     view = known.topics["t"]
     former = dataclasses.replace(view.partitions[0], leader=1, leader_epoch=3)
     known.topics["t"] = dataclasses.replace(view, partitions={**view.partitions, 0: former})
-    assert not known.take_leader(T0, LeaderHint(2, 6, TWO))
+    assert not known.take_leader(T0, TOPIC_ID, LeaderHint(2, 6, TWO))
     known.forget_leader(T0)
-    assert not known.take_leader(T0, LeaderHint(2, 7, TWO))
+    assert not known.take_leader(T0, TOPIC_ID, LeaderHint(2, 7, TWO))
     assert known.leader(T0) is None
-    assert known.take_leader(T0, LeaderHint(2, 8, TWO))
+    assert known.take_leader(T0, TOPIC_ID, LeaderHint(2, 8, TWO))
 
 
 def test_a_partition_stays_when_its_leader_is_forgotten() -> None:

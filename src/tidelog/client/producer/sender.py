@@ -36,7 +36,7 @@ from tidelog.client.producing import Produced, ProducedBatch, names_by_id, produ
 from tidelog.client.transaction_versions import PRODUCE_EXPLICIT_MAX
 from tidelog.client.views import partition_error
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
-from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
@@ -384,13 +384,14 @@ class Sender:
             return
         if isinstance(outcome, ClientError):
             raise outcome
+        topic_ids = {topic.name: topic.topic_id for topic in request.topic_data}
         for answer in produced(outcome, names_by_id(request), encoded):
             batch = by_partition.pop(answer.topic_partition)
-            self._answered(batch, answer)
+            self._answered(batch, answer, topic_ids[batch.topic_partition.topic])
         for batch in by_partition.values():
             self._retry(batch, leaderless(batch.topic_partition), is_uncertain=False)
 
-    def _answered(self, batch: Batch, answer: Produced) -> None:
+    def _answered(self, batch: Batch, answer: Produced, topic_id: TopicId) -> None:
         queue, code = self.queues[batch.topic_partition], answer.code
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._acknowledged(queue, batch, answer.result)
@@ -401,7 +402,7 @@ class Sender:
             self.statistics.retries += 1
         elif code.retriable or self._may_be_deposed(batch, code):
             error = partition_error(batch.topic_partition, code, answer.text)
-            is_named = self._routing.take_leader(batch.topic_partition, answer.leader)
+            is_named = self._routing.take_leader(batch.topic_partition, topic_id, answer.leader)
             self._retry(batch, error, is_uncertain=code in _MAYBE_APPENDED, leader_is_known=is_named)
         else:
             self._give_up(queue, batch, refused(batch, answer))

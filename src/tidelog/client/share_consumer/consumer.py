@@ -339,7 +339,8 @@ class ShareConsumer:
         passing = [(place, error) for place, error in (*fetched.errors.items(), *fetched.refusals.items())]
         for place, error in passing:
             is_moved = error.code in LED_ELSEWHERE and place in wanted
-            if is_moved and not self._routing.take_leader(wanted[place], fetched.hints.get(place)):
+            hint = fetched.hints.get(place)
+            if is_moved and not self._routing.take_leader(wanted[place], place.topic_id, hint):
                 self._routing.forget_leader(wanted[place])
         if any(error.retriable for _, error in passing):
             self._rest(leader)
