@@ -20,6 +20,7 @@ from tidelog.client.frame_buffers import FrameBuffers
 from tidelog.client.operations import Call, Operation, Outcomes, Pause, Purpose
 from tidelog.client.routing import Routing
 from tidelog.client.security import ClientSecurity
+from tidelog.client.throttles import Throttles
 
 T = TypeVar("T")
 
@@ -123,16 +124,23 @@ class Cluster:
                 connection.retire()
                 connection = None
             if connection is None or connection.closed:
-                connection = self._connections[key] = await self.open(address, timeout_s=timeout_s)
+                throttles = self.routing.throttles
+                connection = self._connections[key] = await self._open(address, timeout_s, throttles)
             return connection
 
     async def open(self, address: Address, *, timeout_s: float = 30.0) -> Connection:
-        """A connection to a broker that the caller does not share, and closes itself."""
+        """A connection to a broker that the caller does not share, and closes itself.
+
+        It keeps the pauses only that are asked for on it, as brokers do: one for fetches must hold up no heartbeat.
+        """
+        return await self._open(address, timeout_s, None)
+
+    async def _open(self, address: Address, timeout_s: float, throttles: Throttles | None) -> Connection:
         return await Connection.connect(
             address,
             client_id=self.client_id,
             timeout_s=timeout_s,
-            throttles=self.routing.throttles,
+            throttles=throttles,
             security=self._security,
             buffers=self._buffers,
         )

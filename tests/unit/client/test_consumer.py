@@ -420,6 +420,25 @@ async def test_who_is_no_member_any_more_commits_nothing() -> None:
         assert broker.committed == {0: 500}
 
 
+async def test_a_fetch_over_its_quota_keeps_back_no_heartbeat() -> None:
+    """A broker that asks for a pause reads the connection that it was asked by no more, and others as ever."""
+    with GroupBroker(partitions=1) as broker:
+        fetch = broker.handlers[ApiKey.FETCH]
+
+        def throttled(request: Any, version: int) -> Any:
+            response = fetch(request, version)
+            response.throttle_time_ms = 60_000
+            return response
+
+        broker.handlers[ApiKey.FETCH] = throttled
+        broker.append(0, 1)
+        async with consuming(broker, auto_commit=False) as consumer:
+            await read(consumer, 1)
+            await some_heartbeats(broker)
+            await consumer.commit()
+        assert broker.committed == {0: 1}
+
+
 async def test_nothing_is_given_of_what_is_lost() -> None:
     """Not even what was fetched before: somebody else reads it already."""
     told = Told()
