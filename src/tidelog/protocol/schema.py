@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Final, NamedTuple, TypeAlias
 
 Default: TypeAlias = "int | float | bool | str | bytes | None"
@@ -98,6 +99,8 @@ class Schema(NamedTuple):
 
 _HEADING: Final = re.compile(r"(\w+) ([a-z-]+)(?: (\d+))? versions (\d+)(?:-(\d+))?(?: flexible (\d+)\+)?")
 
+NO_VERSIONS: Final[frozenset[int]] = frozenset()
+
 
 class _Line(NamedTuple):
     depth: int
@@ -150,8 +153,8 @@ def _field(
     is_array = written_type.startswith("[]")
     type_ = written_type.removeprefix("[]")
     versions = _versions(written_versions, lowest, highest)
-    null_versions: frozenset[int] = frozenset()
-    tag, tagged_versions = None, frozenset[int]()
+    null_versions = NO_VERSIONS
+    tag, tagged_versions = None, NO_VERSIONS
     default = ZEROS.get(type_, 0)
     default_is_null = ignorable = inflexible = False
     for modifier in line.modifiers:
@@ -197,8 +200,9 @@ def _value(type_: str, text: str) -> Default:
     return text if type_ == "string" else float(text) if type_ == "float64" else int(text)
 
 
+@cache
 def _versions(text: str, lowest: int, highest: int) -> frozenset[int]:
-    """`0,2-3,5+` as the set of versions within lowest .. highest."""
+    """`0,2-3,5+` as the set of versions within lowest .. highest; fields share what is alike, for they are many."""
     found: set[int] = set()
     for part in text.split(","):
         first, _, last = part.removesuffix("+").partition("-")

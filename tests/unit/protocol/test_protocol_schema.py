@@ -34,6 +34,14 @@ def test_a_block_is_a_message_in_all_its_versions() -> None:
     assert [name for name, _ in structs(schema.fields)] == ["Leaf", "Spout"]
 
 
+def test_fields_share_what_is_alike() -> None:
+    """A broker keeps some hundreds of fields: sets of versions of their own would be a third of a megabyte."""
+    kettles, leaves, spout = parse(BLOCK).fields
+    assert leaves.versions is leaves.fields[0].versions
+    assert kettles.null_versions is leaves.null_versions is kettles.tagged_versions
+    assert spout.fields[0].versions is leaves.fields[0].null_versions
+
+
 @pytest.mark.parametrize(
     "block",
     [
