@@ -4,7 +4,7 @@ brings it."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from tidelog.controller.requests import Request
@@ -12,9 +12,10 @@ from tidelog.metadata.image import BrokerRegistration, ConfigResource
 from tidelog.metadata.operations import ANY_VERSION, UNKNOWN_ZXID
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId, TopicPartition
+from tidelog.model.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Submitted:
     """A request; its reply carries the same id."""
 
@@ -22,19 +23,19 @@ class Submitted:
     request: Request[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Elected:
     """The first event of a controller that has just loaded the store."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BrokersChanged:
     """All brokers that are registered now; a higher epoch is a restarted broker."""
 
     registrations: Sequence[BrokerRegistration]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MarksChanged:
     """Nodes of /tidelog_marks: replicas that have lost records, or have them again; brokers that stopped uncleanly."""
 
@@ -44,7 +45,7 @@ class MarksChanged:
     """Names of those that were known, and are not there any more."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TopicIdsTold:
     """A broker's answer to orders about topics whose node has no id."""
 
@@ -53,12 +54,12 @@ class TopicIdsTold:
     """The id that its log has; zeros where that has none."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TopicIdsDue:
     """Brokers that have postponed orders about topics whose node has no id are to be asked again."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LogEndsLearned:
     """A broker's answer to the question where its logs of partitions without a leader end."""
 
@@ -67,7 +68,7 @@ class LogEndsLearned:
     """Epoch of the last batch and log end; (-1, -1) where the broker did not say."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LogEndsDue:
     """Elections that wait for answers about log ends until this time go by those that have come."""
 
@@ -75,7 +76,7 @@ class LogEndsDue:
     """Monotonic."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MembersDue:
     """Elections that wait for members of the ISR until this time go on with those that are there."""
 
@@ -83,7 +84,7 @@ class MembersDue:
     """Monotonic."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SessionsProven:
     """Until this time sessions could outlive their brokers: those that are registered still are alive."""
 
@@ -91,7 +92,7 @@ class SessionsProven:
     """Monotonic."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReplicasStopped:
     """A broker's answer to a StopReplica that deletes: for each partition whether it is gone from that broker."""
 
@@ -99,14 +100,14 @@ class ReplicasStopped:
     errors: Mapping[TopicPartition, ErrorCode]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeletionsDue:
     """A broker that could not delete replicas for now has had time to: it is asked again."""
 
     broker_id: BrokerId
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReplicasFailed:
     """A broker answered LeaderAndIsr with errors: these replicas are on a failed log directory there."""
 
@@ -114,7 +115,7 @@ class ReplicasFailed:
     partitions: Sequence[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReplicasPostponed:
     """A broker answered LeaderAndIsr that it lacks descriptors or memory: it leads or follows these replicas later."""
 
@@ -122,7 +123,7 @@ class ReplicasPostponed:
     partitions: Sequence[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LogDirectoryFailed:
     """/log_dir_event_notification named this broker: ask it about its replicas."""
 
@@ -131,7 +132,7 @@ class LogDirectoryFailed:
     """Paths of the nodes that said so; they go."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class IsrsChanged:
     """/isr_change_notification: brokers of a protocol below 2.7 wrote states by themselves, which were read again."""
 
@@ -141,17 +142,17 @@ class IsrsChanged:
     """Paths of the nodes that said so; they go."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeaderBalanceDue:
     """It is time to look whether leadership is where it was assigned."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class UncleanElectionAllowed:
     """unclean.leader.election.enable became true for all topics that do not set it themselves."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PreferredElectionRequested:
     """/admin/preferred_replica_election, which goes whatever comes of it."""
 
@@ -160,7 +161,7 @@ class PreferredElectionRequested:
     """The transaction that created the node."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReassignmentsRequested:
     """/admin/reassign_partitions as it was found; None when it is gone, which cancels nothing."""
 
@@ -171,7 +172,7 @@ class ReassignmentsRequested:
     """The transaction that created the node."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeletionsRequested:
     """Children of /admin/delete_topics."""
 
@@ -180,7 +181,7 @@ class DeletionsRequested:
     """[topic] -> the transaction that created its node, where it is known."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TopicNode:
     """Content of /brokers/topics/<name> as another client wrote it; None when it is gone."""
 
@@ -192,14 +193,14 @@ class TopicNode:
     """Of the node, to write against; any where it is not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TopicsChanged:
     """Topic nodes that are new or differ from what this controller wrote: an old tool was at work."""
 
     nodes: Sequence[TopicNode]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ConfigsChanged:
     """Settings of a resource as they were read from the store: after a notification, or with a topic that is new."""
 

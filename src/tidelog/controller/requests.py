@@ -8,7 +8,7 @@ error code and sentence, as the admin APIs have them; a request as a whole is re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Generic, Protocol, TypeVar
 
@@ -26,6 +26,7 @@ from tidelog.model.identifiers import (
     TopicId,
     TopicPartition,
 )
+from tidelog.model.values import value
 
 R = TypeVar("R")
 
@@ -47,7 +48,7 @@ class Request(Generic[R]):
 # Topics.
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NewTopic:
     """One topic of a CreateTopics."""
 
@@ -62,7 +63,7 @@ class NewTopic:
     """(setting, value) as they came, so that duplicates are seen."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CreatedTopic:
     """The answer for one topic; the fields after the error hold where there is none (also when only validated)."""
 
@@ -76,7 +77,7 @@ class CreatedTopic:
     """The overrides, as stored."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CreateTopics(Request[Sequence[CreatedTopic]]):
     """Answered in the order of `topics` once they are durable and the brokers were told."""
 
@@ -86,7 +87,7 @@ class CreateTopics(Request[Sequence[CreatedTopic]]):
     """Counts each topic's partitions; None: they are not limited."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TopicReference:
     """A topic by name or by id, never both."""
 
@@ -94,7 +95,7 @@ class TopicReference:
     topic_id: TopicId = ZERO_TOPIC_ID
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeletedTopic:
     """The answer for one topic. The name is None where an unknown id was given."""
 
@@ -104,7 +105,7 @@ class DeletedTopic:
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeleteTopics(Request[Sequence[DeletedTopic]]):
     """Answered once the topics are gone from the store: after every live replica was stopped."""
 
@@ -113,7 +114,7 @@ class DeleteTopics(Request[Sequence[DeletedTopic]]):
     """Counts each topic's partitions; None: they are not limited."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MorePartitions:
     """One topic of a CreatePartitions."""
 
@@ -124,14 +125,14 @@ class MorePartitions:
     """Replicas of each new partition; None: the controller places."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TopicOutcome:
     name: str
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CreatePartitions(Request[Sequence[TopicOutcome]]):
     topics: Sequence[MorePartitions]
     validate_only: bool = False
@@ -151,7 +152,7 @@ class AlterOperation(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ConfigChange:
     """One step of an incremental change. The value is ignored by DELETE."""
 
@@ -160,7 +161,7 @@ class ConfigChange:
     value: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReplaceConfigs:
     """All settings of a resource anew (AlterConfigs): what is not named goes back to its default."""
 
@@ -168,7 +169,7 @@ class ReplaceConfigs:
     values: Sequence[tuple[str, str | None]]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ChangeConfigs:
     """Some settings of a resource (IncrementalAlterConfigs)."""
 
@@ -176,14 +177,14 @@ class ChangeConfigs:
     changes: Sequence[ConfigChange]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ConfigOutcome:
     resource: ConfigResource
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AlterConfigs(Request[Sequence[ConfigOutcome]]):
     """Answered in the order of `resources` once durable; brokers learn it by their watch on /config/changes."""
 
@@ -194,7 +195,7 @@ class AlterConfigs(Request[Sequence[ConfigOutcome]]):
 # Partitions: what leaders and brokers ask.
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class IsrMember:
     """A broker proposed for an ISR, with the epoch by which the leader knows it (KIP-903); -1: unknown."""
 
@@ -202,7 +203,7 @@ class IsrMember:
     broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class IsrProposal:
     """A leader's wish for one partition's ISR."""
 
@@ -215,7 +216,7 @@ class IsrProposal:
     """Of the state on which the wish rests."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class IsrOutcome:
     """The partition's state after an AlterPartition; meaningful where the error is NONE."""
 
@@ -228,7 +229,7 @@ class IsrOutcome:
     partition_epoch: PartitionEpoch = NO_PARTITION_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AlterPartition(Request[Sequence[IsrOutcome]]):
     """KIP-497. STALE_BROKER_EPOCH as a whole when the leader's registration is not the current one."""
 
@@ -244,14 +245,14 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ElectionOutcome:
     topic_partition: TopicPartition
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ElectLeaders(Request[Sequence[ElectionOutcome]]):
     """KIP-460. Without partitions: all, and those that need no election are left out of the answer."""
 
@@ -259,7 +260,7 @@ class ElectLeaders(Request[Sequence[ElectionOutcome]]):
     partitions: Sequence[TopicPartition] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReassignPartition:
     """A wish for one partition of an AlterReassignments."""
 
@@ -269,14 +270,14 @@ class ReassignPartition:
     cancelled."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReassignmentOutcome:
     topic_partition: TopicPartition
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AlterReassignments(Request[Sequence[ReassignmentOutcome]]):
     """KIP-455. Answered, each partition once, when the reassignments have begun, not when they end."""
 
@@ -285,7 +286,7 @@ class AlterReassignments(Request[Sequence[ReassignmentOutcome]]):
     """KIP-860: without it a target of another length is refused."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OngoingReassignment:
     topic_partition: TopicPartition
     replicas: Sequence[BrokerId]
@@ -294,14 +295,14 @@ class OngoingReassignment:
     removing: Sequence[BrokerId]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ListReassignments(Request[Sequence[OngoingReassignment]]):
     """KIP-455. Without partitions: all that are reassigned; what is not reassigned is left out of the answer."""
 
     partitions: Sequence[TopicPartition] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ProducerIdBlock:
     """Producer ids for one broker to hand out: first .. first + length - 1."""
 
@@ -309,7 +310,7 @@ class ProducerIdBlock:
     length: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AllocateProducerIds(Request[ProducerIdBlock]):
     """KIP-730. STALE_BROKER_EPOCH when the registration is not the current one."""
 
@@ -317,7 +318,7 @@ class AllocateProducerIds(Request[ProducerIdBlock]):
     broker_epoch: BrokerEpoch
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ControlledShutdown(Request[Sequence[TopicPartition]]):
     """A broker wants to leave. The answer: partitions that it still leads, for no other replica can."""
 

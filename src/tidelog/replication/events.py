@@ -10,38 +10,39 @@ from typing import TypeAlias
 
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from tidelog.model.values import value
 from tidelog.replication.progress import FetchTimes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Appended:
     """The log has grown; it is not on the device yet."""
 
     log_end: Offset
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Flushed:
     """Everything below `flushed_end` is on the device."""
 
     flushed_end: Offset
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FlushPolicyChanged:
     """flush.messages became 1, or ceased to be: whether only flushed records count as held."""
 
     flush_before_acknowledge: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MinIsrChanged:
     """min.insync.replicas has another value."""
 
     min_insync_replicas: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FollowerFetched:
     """A follower's fetch was read: it asked for `fetch_offset`, so everything below is in its log.
 
@@ -61,7 +62,7 @@ class FollowerFetched:
     """Of its session, where the following requests need not name the partition."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FollowerLeft:
     """A follower took the partition out of its fetch session, or the session is gone."""
 
@@ -70,17 +71,17 @@ class FollowerLeft:
     """Of that session; if the follower has fetched in another one since, that one stands. None: whichever it is."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LagCheckDue:
     """Half of replica.lag.time.max.ms has passed since the last look for followers that lag."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LiveBrokersChanged:
     """The metadata cache knows other brokers as live than before."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class IsrCommitted:
     """The controller's state of the partition, by LeaderAndIsr of this leader epoch: the ISR, and the version of that
     state."""
@@ -93,7 +94,7 @@ class IsrCommitted:
     """Those of them that a reassignment is adding."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class IsrMember:
     """A replica that is proposed to be in sync."""
 
@@ -115,7 +116,7 @@ class IsrProposed:
     """The version of the state that the proposal is to replace."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ProposalCommitted:
     """The controller's answer: the state that holds now."""
 
@@ -124,7 +125,7 @@ class ProposalCommitted:
     partition_epoch: PartitionEpoch
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ProposalRefused:
     """The controller has refused it. A proposal whose outcome is unknown is repeated by the part that sends it."""
 
@@ -147,21 +148,21 @@ Event: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HighWatermarkAdvanced:
     """Everything below `offset` is committed: fetches may return it, produce requests with acks=all are done."""
 
     offset: Offset
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FlushWanted:
     """The log is to be flushed, off the loop; `Flushed` tells when it is. At most one is under way."""
 
     leader_epoch: LeaderEpoch
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FollowerStartMoved:
     """A follower's log begins later than before: the low watermark may have risen."""
 

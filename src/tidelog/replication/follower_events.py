@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import LeaderEpoch, Offset
+from tidelog.model.values import value
 from tidelog.replication.events import Flushed, FlushPolicyChanged, HighWatermarkAdvanced
 
 _UNKNOWN: Final = Offset(-1)
@@ -34,7 +34,7 @@ class EpochEnd(NamedTuple):
 # Events.
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Answered:
     """The leader's answer to the fetch of the present position."""
 
@@ -48,7 +48,7 @@ class Answered:
     """Base offset of the first batch in them: below the position where the leader's log begins inside of that batch."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RecordsAppended:
     """The records of the answer are in the log."""
 
@@ -56,14 +56,14 @@ class RecordsAppended:
     log_start: Offset
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RecordsRefused:
     """They are not: CORRUPT_MESSAGE. KAFKA_STORAGE_ERROR where the own disk failed, at that or at a truncation."""
 
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Truncated:
     """A truncation is done, and a power cut will not undo it."""
 
@@ -71,14 +71,14 @@ class Truncated:
     log_start: Offset
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LogStartDurable:
     """The checkpoint says that the log begins at `offset`, or later: no crash takes that back."""
 
     offset: Offset
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeaderRange:
     """What the leader's log holds, asked for by `RangeWanted`."""
 
@@ -86,14 +86,14 @@ class LeaderRange:
     log_end: Offset
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RangeUnknown:
     """The leader could not say."""
 
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RestOver:
     """The time of `Resting` has passed."""
 
@@ -115,12 +115,12 @@ FollowerEvent: TypeAlias = (
 # Effects.
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RecordsWanted:
     """Append the records of this answer; `RecordsAppended` or `RecordsRefused` follows."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TruncationWanted:
     """Remove `offset` and all that follows, durably; `Truncated` follows."""
 
@@ -129,26 +129,26 @@ class TruncationWanted:
     """Offsets among them that were below the high watermark: an unclean election has lost them, or worse."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NewBeginning:
     """Remove everything, durably, and go on at `offset`, the leader's log start; `Truncated` follows."""
 
     offset: Offset
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LogStartAdvanced:
     """The leader's log begins at `offset` now: the follower's begins there, too; `LogStartDurable` follows."""
 
     offset: Offset
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RangeWanted:
     """Ask the leader where its log begins and ends; `LeaderRange` or `RangeUnknown` follows."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Resting:
     """No fetch for `delay_ms`; then `RestOver`."""
 
@@ -156,7 +156,7 @@ class Resting:
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Stopped:
     """No fetch any more, until the controller orders anew."""
 

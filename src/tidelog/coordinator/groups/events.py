@@ -6,10 +6,10 @@ Each request carries a request id, by which its reply is found; 0 where no clien
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.model.errors import ErrorCode
+from tidelog.model.values import value
 
 NOBODY: Final = 0
 """The request id of an event that is not a request."""
@@ -19,14 +19,14 @@ SHARE: Final = "share"
 """Kinds of groups, as ListGroups names them."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ListGroups:
     """Answered by a GroupListing."""
 
     request_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ListedGroup:
     """One group of a listing."""
 
@@ -37,14 +37,14 @@ class ListedGroup:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupListing:
     """Groups by id, sorted."""
 
     groups: Sequence[ListedGroup]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeleteGroups:
     """Answered by DeletedGroups."""
 
@@ -52,7 +52,7 @@ class DeleteGroups:
     groups: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeletedGroups:
     """An error for each group of the request, in its order."""
 

@@ -6,13 +6,14 @@ Requests name topics by name; the shell has resolved ids, authorized, and answer
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from tidelog.coordinator.groups.events import NOBODY
 from tidelog.coordinator.records import CommittedOffset
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import NO_LEADER_EPOCH, ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
+from tidelog.model.values import value
 
 NO_GENERATION: Final = -1
 """The generation, or member epoch, of a client that is no member."""
@@ -22,7 +23,7 @@ NEWEST_COMMIT: Final = 10
 """The newest version of OffsetCommit."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OffsetToCommit:
     """One partition of an OffsetCommit or TxnOffsetCommit."""
 
@@ -33,7 +34,7 @@ class OffsetToCommit:
     topic_id: TopicId = ZERO_TOPIC_ID
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CommitOffsets:
     """Answered by CommitOutcome."""
 
@@ -54,14 +55,14 @@ class CommitOffsets:
     """Producer id and epoch of the transaction that these offsets are part of; they are pending until it ends."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CommitOutcome:
     """An error for each partition of the request, in its order."""
 
     errors: Sequence[tuple[TopicPartition, ErrorCode]]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FetchOffsets:
     """Answered by FetchedOffsets. Changes nothing."""
 
@@ -76,7 +77,7 @@ class FetchOffsets:
     member_epoch: int = NO_GENERATION
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FetchedOffsets:
     """What is committed; a partition that was asked for and has nothing is absent."""
 
@@ -87,7 +88,7 @@ class FetchedOffsets:
     """Of the whole answer: the client is not the member of the group that it says it is."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeleteOffsets:
     """Answered by DeletedOffsets."""
 
@@ -96,7 +97,7 @@ class DeleteOffsets:
     partitions: Sequence[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeletedOffsets:
     """An error of the whole request, or one for each partition, in its order."""
 
@@ -104,7 +105,7 @@ class DeletedOffsets:
     errors: Sequence[tuple[TopicPartition, ErrorCode]] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ExpireOffsets:
     """The retention of offsets is due. Groups that are empty and have none left go with their offsets. Answered by
     Remaining, with the groups that were not looked at yet.
@@ -118,7 +119,7 @@ class ExpireOffsets:
     """None: all."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ForgetPartitions:
     """These partitions were deleted: what groups committed for them is void. No reply."""
 

@@ -6,11 +6,11 @@ Each request carries a request id, by which its reply, a `StateReply`, is found.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicId, format_topic_id
+from tidelog.model.values import value
 from tidelog.sharing.records import StateBatch
 
 UNINITIALIZED_START: Final = -1
@@ -31,7 +31,7 @@ class ShareKey(NamedTuple):
         return f"{self.group}:{format_topic_id(self.topic_id)}:{self.partition}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class InitializeState:
     """The group begins, or begins anew, at an offset: what was stored under earlier epochs is void.
 
@@ -45,7 +45,7 @@ class InitializeState:
     wall_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReadState:
     """A leader takes the partition over: former leaders may not write any more."""
 
@@ -55,7 +55,7 @@ class ReadState:
     wall_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WriteState:
     """What has changed since the leader's last write."""
 
@@ -70,7 +70,7 @@ class WriteState:
     delivery_complete_count: int = NO_COUNT
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeleteState:
     """The group is gone, or the topic."""
 
@@ -78,7 +78,7 @@ class DeleteState:
     key: ShareKey
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SummarizeState:
     """Epochs and offset, for tools. Changes nothing."""
 
@@ -86,7 +86,7 @@ class SummarizeState:
     key: ShareKey
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SnapshotAll:
     """Writes what is known of every share partition anew, so that nothing before is needed. Answered by Remaining."""
 
@@ -96,14 +96,14 @@ class SnapshotAll:
     """Keys that are left; None: all."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ForgetTopics:
     """These topics were deleted: the state of all their share partitions goes. No reply."""
 
     topics: frozenset[TopicId]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StateReply:
     """NONE; INVALID_REQUEST where nothing is stored; FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH."""
 

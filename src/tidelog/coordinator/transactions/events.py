@@ -16,11 +16,12 @@ from tidelog.coordinator.transactions.states import TransactionState
 from tidelog.coordinator.transactions.transaction import NO_PRODUCER_EPOCH, OLD_VERSION, Transaction
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicPartition
+from tidelog.model.values import value
 
 NO_HOLD: Final = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class InitProducer:
     """InitProducerId with a transactional id. Answered by ProducerIdentity or NeedsProducerId."""
 
@@ -36,7 +37,7 @@ class InitProducer:
     """How long to wait for the end of a transaction before CONCURRENT_TRANSACTIONS is answered."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AddPartitions:
     """AddPartitionsToTxn and AddOffsetsToTxn. Answered by Outcome."""
 
@@ -51,7 +52,7 @@ class AddPartitions:
     hold_ms: int = NO_HOLD
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class VerifyPartitions:
     """A leader asks whether partitions belong to the transaction (KIP-890). Answered by Verdict. Changes nothing."""
 
@@ -62,7 +63,7 @@ class VerifyPartitions:
     partitions: Sequence[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class EndTransaction:
     """EndTxn. Answered by ProducerIdentity or NeedsProducerId."""
 
@@ -77,7 +78,7 @@ class EndTransaction:
     hold_ms: int = NO_HOLD
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MarkersWritten:
     """Partitions have the marker of a prepared transaction, or cannot have it any more. No reply."""
 
@@ -88,7 +89,7 @@ class MarkersWritten:
     wall_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AbortOverdue:
     """Ongoing transactions that have taken too long are to be aborted. Answered by Remaining: how many are left."""
 
@@ -96,7 +97,7 @@ class AbortOverdue:
     wall_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ForgetIdle:
     """Transactional ids that were not used for so long are to be forgotten. Answered as AbortOverdue."""
 
@@ -106,7 +107,7 @@ class ForgetIdle:
     """transactional.id.expiration.ms"""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribeTransaction:
     """Answered by Description. Changes nothing."""
 
@@ -114,7 +115,7 @@ class DescribeTransaction:
     transactional_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ListTransactions:
     """Answered by a Listing. Changes nothing."""
 
@@ -129,7 +130,7 @@ class ListTransactions:
     """Something true for the transactional ids that are wanted; None: all."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ProducerIdentity:
     """The producer's id and epoch from now on; none where there is an error."""
 
@@ -138,40 +139,40 @@ class ProducerIdentity:
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NeedsProducerId:
     """Nothing was done: ask again with a fresh producer id."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Outcome:
     """One error for all partitions: they join together or not at all."""
 
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Verdict:
     """An error for each partition, in the order of the question."""
 
     errors: Sequence[tuple[TopicPartition, ErrorCode]]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Description:
     """None for a transactional id that is not known."""
 
     transaction: Transaction | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Listing:
     """(transactional id, its state), in the order in which they became known."""
 
     transactions: Sequence[tuple[str, Transaction]]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WriteMarkers:
     """The end of a transaction, to be told the leaders of its partitions; MarkersWritten comes back."""
 

@@ -7,19 +7,19 @@ member gets, so that nothing here depends on chance.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tidelog.coordinator.groups.classic.members import Protocol
 from tidelog.coordinator.groups.offset_events import NO_GENERATION
 from tidelog.coordinator.groups.topics_view import TopicRights
 from tidelog.model.errors import ErrorCode
+from tidelog.model.values import value
 
 UNKNOWN_MEMBER: Final = ""
 """The member id of a client that has none yet."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JoinGroup:
     """Answered by JoinReply, as a rule when the other members have joined too."""
 
@@ -54,7 +54,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JoinReply:
     """Outcome of a join: the generation, and for its leader all members."""
 
@@ -75,7 +75,7 @@ class MemberAssignment(NamedTuple):
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SyncGroup:
     """Answered by SyncReply when the leader has sent the assignment, and that is written."""
 
@@ -92,7 +92,7 @@ class SyncGroup:
     """From the leader; others send none."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SyncReply:
     """The member's assignment."""
 
@@ -102,7 +102,7 @@ class SyncReply:
     assignment: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Heartbeat:
     """Answered by HeartbeatReply, at once."""
 
@@ -113,7 +113,7 @@ class Heartbeat:
     instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HeartbeatReply:
     """REBALANCE_IN_PROGRESS asks the member to join again."""
 
@@ -128,7 +128,7 @@ class LeavingMember(NamedTuple):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeaveGroup:
     """Answered by LeaveReply."""
 
@@ -138,14 +138,14 @@ class LeaveGroup:
     wall_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeaveReply:
     """An error for each member of the request, in its order."""
 
     errors: Sequence[ErrorCode]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribeGroup:
     """Answered by a DescribedGroup. Changes nothing."""
 
@@ -153,7 +153,7 @@ class DescribeGroup:
     group: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribedMember:
     """A member as DescribeGroups shows it."""
 
@@ -166,7 +166,7 @@ class DescribedMember:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribedGroup:
     """A classic group as DescribeGroups shows it; Dead where there is none of that id."""
 

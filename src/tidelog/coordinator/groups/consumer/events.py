@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidelog.coordinator.groups.consumer.member import Partitions
 from tidelog.coordinator.groups.topics_view import TopicRights
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicId
+from tidelog.model.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ConsumerHeartbeat:
     """ConsumerGroupHeartbeat. Answered by ConsumerHeartbeatReply. None: as it was the last time."""
 
@@ -39,7 +39,7 @@ class ConsumerHeartbeat:
     """None: it may describe every topic."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ConsumerHeartbeatReply:
     """Where the member stands."""
 
@@ -53,7 +53,7 @@ class ConsumerHeartbeatReply:
     """What it may consume; None: as it was told before."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribeConsumerGroup:
     """ConsumerGroupDescribe of one group. Answered by DescribedConsumerGroup. Changes nothing."""
 
@@ -61,7 +61,7 @@ class DescribeConsumerGroup:
     group: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NamedPartitions:
     """Partitions of a topic that exists."""
 
@@ -70,7 +70,7 @@ class NamedPartitions:
     partitions: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribedConsumer:
     """A member."""
 
@@ -87,7 +87,7 @@ class DescribedConsumer:
     target: Sequence[NamedPartitions]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribedConsumerGroup:
     """GROUP_ID_NOT_FOUND for what is no consumer group."""
 

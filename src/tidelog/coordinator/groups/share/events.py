@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidelog.coordinator.groups.consumer.events import NamedPartitions
 from tidelog.coordinator.groups.consumer.member import NO_PARTITIONS, Partitions
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicId
+from tidelog.model.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ShareHeartbeat:
     """ShareGroupHeartbeat. Answered by ShareHeartbeatReply. None: as it was the last time."""
 
@@ -27,7 +28,7 @@ class ShareHeartbeat:
     topics: frozenset[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ShareHeartbeatReply:
     """Where the member stands."""
 
@@ -45,7 +46,7 @@ class ShareHeartbeatReply:
     """With which it is made."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StateInitialized:
     """What the share coordinator was asked to make is made, or has failed. Answered by Done."""
 
@@ -58,7 +59,7 @@ class StateInitialized:
     """Are asked for again by the next heartbeat."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribeShareGroup:
     """ShareGroupDescribe of one group. Answered by DescribedShareGroup. Changes nothing."""
 
@@ -66,7 +67,7 @@ class DescribeShareGroup:
     group: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribedShareMember:
     """A member."""
 
@@ -79,7 +80,7 @@ class DescribedShareMember:
     assigned: Sequence[NamedPartitions]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribedShareGroup:
     """GROUP_ID_NOT_FOUND for what is no share group."""
 
@@ -92,7 +93,7 @@ class DescribedShareGroup:
     members: Sequence[DescribedShareMember] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ShareGroupPartitions:
     """Which partitions a group has stored state of, for tools. Answered by StoredPartitions. Changes nothing."""
 
@@ -100,7 +101,7 @@ class ShareGroupPartitions:
     group: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StoredPartitions:
     """GROUP_ID_NOT_FOUND for what is no share group."""
 
@@ -113,7 +114,7 @@ class StoredPartitions:
     """Of topics that have gone, too."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PrepareOffsets:
     """AlterShareGroupOffsets: the group begins anew in these partitions. Answered by PreparedOffsets.
 
@@ -125,7 +126,7 @@ class PrepareOffsets:
     partitions: Partitions
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PreparedOffsets:
     """`state_epoch`: with which the state is to be made; then StateInitialized says so."""
 
@@ -134,7 +135,7 @@ class PreparedOffsets:
     state_epoch: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PrepareDeletion:
     """DeleteShareGroupOffsets: the state of topics is about to be deleted. Answered by StoredPartitions, of those that
     have any. NON_EMPTY_GROUP while the group has members."""
@@ -144,7 +145,7 @@ class PrepareDeletion:
     topics: Sequence[TopicId]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StateDeleted:
     """The share coordinator has forgotten these topics. Answered by Done."""
 
@@ -153,14 +154,14 @@ class StateDeleted:
     topics: Sequence[TopicId]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ForgetTopics:
     """These topics were deleted: the share coordinator deletes their state by itself. No reply."""
 
     topics: frozenset[TopicId]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Done:
     """What was told is written."""
 
