@@ -318,10 +318,12 @@ class Routing:
         build: Callable[[dict[TopicPartition, V]], Any],
         parse: Callable[[Any], Iterable[tuple[TopicPartition, ErrorCode, str | None, R]]],
         deadline: Deadline,
+        divide: Callable[[dict[TopicPartition, V]], Iterable[dict[TopicPartition, V]]] | None = None,
     ) -> Operation[dict[TopicPartition, R | KafkaError]]:
         """Asks every partition's leader, one request a broker, all at once, until each partition has its answer.
 
-        `build` makes the request for the partitions of one leader, `parse` takes its response apart. Retriable errors
+        `build` makes the request for the partitions of one leader, `parse` takes its response apart; `divide` says
+        which of a leader's partitions share a request, where there are to be several of them. Retriable errors
         and lost connections are tried again, with fresh metadata, until the deadline; what remains is each
         partition's result or its error, also where its topic does not exist. ConnectionFailed when a leader stays out
         of reach.
@@ -334,12 +336,16 @@ class Routing:
             failure: ClientError | None = None
             retriable: dict[TopicPartition, KafkaError] = {}
             groups = yield from self._by_leader(pending, deadline, missing_since, retriable, results)
-            calls = [
-                Call(address, build(group), min(self.call_timeout_s, deadline.remaining_s))
+            parts = [
+                (address, part)
                 for address, group in groups.items()
+                for part in ((group,) if divide is None else divide(group))
+            ]
+            calls = [
+                Call(address, build(part), min(self.call_timeout_s, deadline.remaining_s)) for address, part in parts
             ]
             outcomes = (yield calls) if calls else ()
-            for group, outcome in zip(groups.values(), outcomes, strict=True):
+            for (_, group), outcome in zip(parts, outcomes, strict=True):
                 if isinstance(outcome, (ConnectionFailed, RequestTimedOut)):
                     failure = outcome
                     retriable |= {

@@ -21,7 +21,7 @@ from tidelog.client.errors import Fenced, refusal
 from tidelog.client.exchange import ByVersion
 from tidelog.client.offsets import by_topic
 from tidelog.client.operations import Operation
-from tidelog.client.producing import ProducedBatch, names_by_id, produce_request, produced
+from tidelog.client.producing import ProducedBatch, names_by_id, produce_request, produced, shares_of
 from tidelog.client.routing import COORDINATOR_TRANSACTION, Routing
 from tidelog.client.transaction_versions import (
     ADD_PARTITIONS_BY_CLIENTS_MAX,
@@ -119,7 +119,7 @@ def append_batches(
             is_there = each.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
             yield each.topic_partition, ErrorCode.NONE if is_there else each.code, each.text, each.result
 
-    outcomes = yield from routing.ask_leaders(batches, build, parse, deadline)
+    outcomes = yield from routing.ask_leaders(batches, build, parse, deadline, shares_of)
     for topic_partition, outcome in outcomes.items():
         if isinstance(outcome, KafkaError):
             if outcome.code in _FENCED:

@@ -24,7 +24,7 @@ from tidelog.client.errors import (
     UnsupportedSecurity,
 )
 from tidelog.client.fetching import FetchedData, FetchSettings
-from tidelog.client.producing import produce_batches
+from tidelog.client.producing import ProducedBatch, produce_batches
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.protocol import messages
@@ -194,6 +194,21 @@ def test_large_records_are_sent_from_where_they_are(monkeypatch: pytest.MonkeyPa
         sent = [piece.obj for piece in pieces if isinstance(piece, memoryview)]
         assert len(sent) == 2
         assert all(found is given for found, given in zip(sent, large, strict=True))
+
+
+def test_large_batches_go_in_several_requests_at_once() -> None:
+    """Each of a megabyte at most; small batches share one."""
+    with LogBroker(partitions=5) as broker, cluster(broker) as client:
+        for size, shares in ((400_000, [[0, 1], [2, 3], [4]]), (1000, [[0, 1, 2, 3, 4]]), (2_000_000, [[0], [1]])):
+            count = sum(map(len, shares))
+            data = bytes(build_batch([Record(0, 1, None, bytes(size))]))
+            batches = dict.fromkeys([TopicPartition("t", index) for index in range(count)], data)
+            broker.requests.clear()
+            outcomes = client.run(produce_batches(client.routing, batches))
+            assert all(isinstance(outcomes[each], ProducedBatch) for each in batches)
+            sent = [request for key, _, request in broker.requests if key is ApiKey.PRODUCE]
+            assert [[each.index for topic in one.topic_data for each in topic.partition_data] for one in sent] == shares
+        assert broker.connections == 1
 
 
 def test_a_silent_broker_is_a_timeout() -> None:
