@@ -1,6 +1,6 @@
 """Spark on two cores: `format("tidelog")` and `tidelog table` beside the official Kafka connector, on the same brokers.
 
-    python bench/spark.py [--kafka DIR] [--records 5000000] [--rounds 3] [--only sink] [--delta]
+    python bench/spark.py [--kafka DIR] [--records 5000000] [--rounds 3] [--warm-up 10] [--only sink] [--delta]
 
 Each side runs in a process of its own, with the same Spark settings, on the same topics: 100 B values, and a fifth as
 many of 1 KB. Our side runs once more on two executor processes of one core each (`local-cluster`), beside local[2].
@@ -10,7 +10,10 @@ said so. With --delta the connector also writes Delta tables, by delta-spark, wh
 than 4.1: on PySpark 4.1.1, in an environment that costs as much again. DIR is a folder in which `bench/peers/kafka.sh
 jars DIR` has put Apache Kafka: both sides then read from it too.
 
-Figures are the best of the rounds, after one that warms up; ratios are of one run.
+Each case warms up for some seconds, and once at least: two workers' JVMs compile what they run each for itself. Then
+the cases of a size take turns. Figures are the best of the rounds, ratios are of one run; CPU time is that of all
+processes of a side (JVMs and Python workers) for a round, the median. Case `arrow` is Spark alone:
+`bench/sources/arrow_batches.py`.
 """
 
 from __future__ import annotations
@@ -49,6 +52,7 @@ class Connector(NamedTuple):
 CONNECTOR = Connector("connector", "4.2.0")
 WITH_DELTA = Connector("delta", "4.1.1", ("-Pdelta",))
 HERE = Path(__file__).parent
+SOURCES = str(HERE.absolute() / "sources")
 WORK = Path(os.environ.get("BENCH_DIR", "build/bench"))
 
 PARTITIONS = 4
@@ -64,7 +68,7 @@ SINK_SHARE = 5
 """The sinks write one of so many records: each round's stay in the topic."""
 LOCAL = "local[2]"
 TWO_WORKERS = "local-cluster[2,1,1024]"
-ON_TWO_WORKERS = ("batch", "sum", "table", "sink")
+ON_TWO_WORKERS = ("batch", "sum", "table", "sink", "sink-at-least")
 """Cases that run on executor processes, too."""
 FLOOR_TOPIC = "bench-floor"
 FLOOR_RATE = 100
@@ -90,10 +94,12 @@ def main() -> None:
     parser.add_argument("--kafka", type=Path, help="folder with Apache Kafka's jars")
     parser.add_argument("--records", type=int, default=5_000_000, help="of 100 B (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--warm-up", type=float, default=10, help="seconds a case (%(default)s)")
     parser.add_argument(
         "--only",
         default="",
-        help="only cases whose name begins with one of these: batch,segments,sum,table,sink,floor,workers",
+        help="only cases whose name begins with one of these: batch,segments,arrow,sum,table,sink,floor,workers;"
+        " workers-batch: two workers beside local[2], batch alone",
     )
     parser.add_argument("--delta", action="store_true", help="the connector writes Delta tables, too, by delta-spark")
     parser.add_argument("--side", choices=("tidelog", "connector", "delta"), help=argparse.SUPPRESS)
@@ -248,7 +254,8 @@ def compare(
 ) -> None:
     """`broker`: where the address is that of one of ours."""
     only = arguments.only
-    records = 0 if only.startswith(("sink", "floor")) and "," not in only else arguments.records
+    is_written_only = all(each.startswith(("sink", "floor", "workers-sink")) for each in only.split(","))
+    records = 0 if is_written_only else arguments.records
     fill(bootstrap, records)
     if broker is not None:
         await_high_watermarks(broker.data, records)
@@ -262,16 +269,21 @@ def compare(
     for case, (mine, other) in CASES.items():
         for topic in SIZES:
             if f"{mine} {topic}" in ours:
-                tell(f"{case}, {topic.removeprefix('bench-')}", ours[f"{mine} {topic}"], theirs.get(f"{other} {topic}"))
+                tail = cpu_tail(ours.get(f"cpu {mine} {topic}"), theirs.get(f"cpu {other} {topic}"))
+                label = f"{case}, {topic.removeprefix('bench-')}"
+                tell(label, ours[f"{mine} {topic}"], theirs.get(f"{other} {topic}"), tail=tail)
     if "floor" in ours:
         tell("micro-batch floor (noop), ms", ours["floor"], theirs.get("floor"), digits=0)
     for topic in SIZES:
         size = topic.removeprefix("bench-")
-        if {f"segments {topic}", f"batch {topic}"} <= ours.keys():
-            ratio = ours[f"segments {topic}"] / ours[f"batch {topic}"]
-            print(f"the broker's files / through the broker, {size}: {ratio:.2f}")
-        if f"segments-cpu {topic}" in ours:
-            print(f"the broker's CPU time while its files were read, {size}: {ours[f'segments-cpu {topic}']:.2f} s")
+        for name, label in (("segments", "the broker's files"), ("arrow", "Spark alone")):
+            if {f"{name} {topic}", f"batch {topic}"} <= ours.keys():
+                ratio = ours[f"{name} {topic}"] / ours[f"batch {topic}"]
+                print(f"{label} / through the broker, {size}: {ratio:.2f}")
+        for case in ("batch", "segments", "sink", "sink-at-least"):
+            if f"broker-cpu {case} {topic}" in ours:
+                spent_s = ours[f"broker-cpu {case} {topic}"]
+                print(f"the broker's CPU time in a round of ours, {case}, {size}: {spent_s:.2f} s")
     if is_wanted("workers", only):
         compare_workers(bootstrap, arguments, ours)
 
@@ -282,14 +294,22 @@ def is_wanted(case: str, only: str) -> bool:
     chosen = only.split(",")
     if case == "tuned":
         case = "batch"
-    return case.startswith(tuple(chosen)) or ("workers" in chosen and case in ON_TWO_WORKERS)
+    if case == "workers":
+        return only == "" or any(each.startswith("workers") for each in chosen)
+    on_two = tuple(each.removeprefix("workers").removeprefix("-") for each in chosen if each.startswith("workers"))
+    return case.startswith(tuple(chosen)) or (case in ON_TWO_WORKERS and case.startswith(on_two))
 
 
-def tell(label: str, mine: float, other: float | None, digits: int = 2) -> None:
+def tell(label: str, mine: float, other: float | None, digits: int = 2, tail: str = "") -> None:
     if other is None:
-        print(f"{label:34}{mine:10.{digits}f}{'-':>11}{'-':>8}")
+        print(f"{label:34}{mine:10.{digits}f}{'-':>11}{'-':>8}{tail}")
     else:
-        print(f"{label:34}{mine:10.{digits}f}{other:11.{digits}f}{mine / other:8.2f}")
+        print(f"{label:34}{mine:10.{digits}f}{other:11.{digits}f}{mine / other:8.2f}{tail}")
+
+
+def cpu_tail(mine: float | None, other: float | None) -> str:
+    """CPU seconds of a round."""
+    return "   CPU s" + "".join(f"{each:8.2f}" if each is not None else f"{'-':>8}" for each in (mine, other))
 
 
 def compare_workers(bootstrap: str, arguments: argparse.Namespace, ours: dict[str, float]) -> None:
@@ -297,14 +317,15 @@ def compare_workers(bootstrap: str, arguments: argparse.Namespace, ours: dict[st
     found = run_side(Path(sys.executable), "tidelog", bootstrap, arguments, None, None, TWO_WORKERS)
     print(f"\n{TWO_WORKERS} beside {LOCAL}: million rows/s")
     for case in found:
-        if case in ours:
-            tell(case, found[case], ours[case])
+        if case in ours and not case.startswith("cpu "):
+            tell(case, found[case], ours[case], tail=cpu_tail(found.get(f"cpu {case}"), ours.get(f"cpu {case}")))
 
 
 CASES = {
     "batch, connector's defaults": ("batch", "batch"),
     "batch, connector tuned": ("batch", "tuned"),
     "batch, the broker's files": ("segments", "batch"),
+    "batch, Spark alone": ("arrow", "batch"),
     "batch, sum of value lengths": ("sum", "sum"),
     "topic to table (Delta / Parquet)": ("table", "table"),
     "topic to table (Delta / Delta)": ("table", "delta-table"),
@@ -326,6 +347,7 @@ def run_side(
     """One side's rates, million rows/s by case and topic."""
     command = [str(python), __file__, "--side", side, "--bootstrap", bootstrap]
     command += ["--records", str(arguments.records), "--rounds", str(arguments.rounds), "--master", master]
+    command += ["--warm-up", str(arguments.warm_up)]
     if arguments.only:
         command += ["--only", arguments.only]
     if broker is not None:
@@ -362,6 +384,8 @@ def measure(arguments: argparse.Namespace) -> None:
             "spark.jars", ",".join(str(each) for each in sorted(Path(arguments.jars).glob("*.jar")))
         )
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    sys.path.append(SOURCES)
+    os.environ["PYTHONPATH"] = SOURCES  # Workers', too.
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     application = spark.sparkContext.applicationId
@@ -383,9 +407,9 @@ def side_cases(spark: Any, arguments: argparse.Namespace, scratch: Path) -> dict
         options = {"kafka.bootstrap.servers": arguments.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
         return reader.format(source).options(**options, **(TUNED if tuned else {})).load()
 
-    def from_files(topic: str) -> None:
+    def from_files(topic: str, name: str = "tidelog") -> None:
         options = {"segments": arguments.segments, "subscribe": topic}
-        spark.read.format(source).options(**options).load().write.format("noop").mode("overwrite").save()
+        spark.read.format(name).options(**options).load().write.format("noop").mode("overwrite").save()
 
     def noop(topic: str, tuned: bool = False) -> None:
         reading(topic, tuned).write.format("noop").mode("overwrite").save()
@@ -426,7 +450,11 @@ def side_cases(spark: Any, arguments: argparse.Namespace, scratch: Path) -> dict
     elif arguments.side == "tidelog":
         cases["sink-at-least"] = lambda topic: sink(topic, delivery="at-least-once")
     if arguments.segments:
+        from arrow_batches import ArrowBatches
+
+        spark.dataSource.register(ArrowBatches)
         cases["segments"] = from_files
+        cases["arrow"] = lambda topic: from_files(topic, "bench-arrow")
     only = arguments.only
     cases = {name: run for name, run in cases.items() if is_wanted(name, only)}
     if arguments.master != LOCAL:
@@ -434,19 +462,45 @@ def side_cases(spark: Any, arguments: argparse.Namespace, scratch: Path) -> dict
     rates: dict[str, float] = {}
     if is_wanted("floor", only) and arguments.master == LOCAL and arguments.side != "delta":
         rates["floor"] = floor_ms(spark, reading(FLOOR_TOPIC, stream=True), scratch)
-    for case, run in cases.items():
-        for topic in SIZES:
-            seconds = []
-            cpu_s = 0.0 if arguments.broker is None else cpu_time_s(arguments.broker)
-            for _ in range(arguments.rounds + 1):
-                for folder in ("table", "checkpoint"):
-                    shutil.rmtree(scratch / folder, ignore_errors=True)
-                started = time.monotonic()
-                run(topic)
-                seconds.append(time.monotonic() - started)
-            rates[f"{case} {topic}"] = written_by(case, topic, arguments.records) / min(seconds[1:]) / 1e6
-            if case == "segments":
-                rates[f"segments-cpu {topic}"] = cpu_time_s(arguments.broker) - cpu_s
+    for topic in SIZES:
+        rates |= rounds_of(cases, topic, arguments, scratch)
+    return rates
+
+
+def rounds_of(
+    cases: dict[str, Callable[[str], None]], topic: str, arguments: argparse.Namespace, scratch: Path
+) -> dict[str, float]:
+    """The rates of a topic's cases, which take turns when each of them is warm."""
+
+    def run_once(case: str) -> float:
+        for folder in ("table", "checkpoint"):
+            shutil.rmtree(scratch / folder, ignore_errors=True)
+        started = time.monotonic()
+        cases[case](topic)
+        return time.monotonic() - started
+
+    for case in cases:
+        until = time.monotonic() + arguments.warm_up
+        run_once(case)
+        while time.monotonic() < until:
+            run_once(case)
+    seconds: dict[str, list[float]] = {case: [] for case in cases}
+    cpu_s: dict[str, list[float]] = {case: [] for case in cases}
+    broker_s = dict.fromkeys(cases, 0.0)
+    for _ in range(arguments.rounds):
+        for case in cases:
+            of_broker = 0.0 if arguments.broker is None else cpu_time_s(arguments.broker)
+            of_side = tree_cpu_s(os.getpid())
+            seconds[case].append(run_once(case))
+            cpu_s[case].append(tree_cpu_s(os.getpid()) - of_side)
+            if arguments.broker is not None:
+                broker_s[case] += cpu_time_s(arguments.broker) - of_broker
+    rates: dict[str, float] = {}
+    for case in cases:
+        if arguments.broker is not None:
+            rates[f"broker-cpu {case} {topic}"] = broker_s[case] / arguments.rounds
+        rates[f"{case} {topic}"] = written_by(case, topic, arguments.records) / min(seconds[case]) / 1e6
+        rates[f"cpu {case} {topic}"] = median(cpu_s[case])
     return rates
 
 
@@ -472,6 +526,26 @@ def cpu_time_s(pid: int) -> float:
     """User and system time of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def tree_cpu_s(pid: int) -> float:
+    """User and system time so far of a process and all that it has started, also of those that have ended."""
+    ticks: dict[int, int] = {}
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # It has ended meanwhile.
+        number = int(path.parent.name)
+        ticks[number] = sum(map(int, fields[11:15]))
+        children.setdefault(int(fields[1]), []).append(number)
+    waiting, total = [pid], 0
+    while waiting:
+        each = waiting.pop()
+        total += ticks.get(each, 0)
+        waiting += children.get(each, [])
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":
