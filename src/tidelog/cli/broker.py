@@ -7,7 +7,6 @@ SIGTERM stops it cleanly. With zookeeper.connect it joins the cluster whose meta
 from __future__ import annotations
 
 import argparse
-import gc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -34,12 +33,7 @@ def run(arguments: Sequence[str]) -> int:
         parsed = parser.parse_args(arguments)
     except SystemExit as end:
         return int(end.code or 0)
-    # Until it is ready (`settle_memory`): nearly all that start-up makes stays, and looking for the rest costs a tenth.
-    gc.disable()
-    try:
-        return broker(parsed.properties, settings(parsed.override), parsed.log_level, parsed.parent_pipe)
-    finally:
-        gc.enable()
+    return broker(parsed.properties, settings(parsed.override), parsed.log_level, parsed.parent_pipe)
 
 
 def broker(properties: str, overrides: dict[str, str], log_level: str = "info", parent_pipe: int | None = None) -> int:

@@ -155,13 +155,12 @@ def log_absent_kernel() -> None:
 
 
 def settle_memory() -> None:
-    """What start-up has made stays: the garbage collector need not look at it again, and may begin if it was off.
+    """What start-up has made stays: the garbage collector need not look at it again.
 
     Whole pages of the heap that start-up has freed go back to the system.
     """
     gc.collect()
     gc.freeze()
-    gc.enable()
     libc = ctypes.CDLL(None)
     if hasattr(libc, "malloc_trim"):  # The GNU C library's; musl has none.
         libc.malloc_trim(0)
