@@ -223,9 +223,11 @@ class NextGenerationMembership:
         await self._say_goodbye()
         self._start_over()
         self._left = True
-        while self._left:
+        # The caller may have come back while the farewell was on its way.
+        while self._left and self._idle_since is not None:
             await self._beat.wait()
             self._beat.clear()
+        self._left = False
 
     async def _heartbeat(self) -> bool:
         """One heartbeat; False where it is to be sent again soon."""

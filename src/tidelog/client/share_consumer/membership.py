@@ -162,9 +162,11 @@ class ShareMembership:
         await self._say_goodbye(self._routing.deadline(self._settings.close_timeout_s))
         self._start_over()
         self._left = True
-        while self._left:
+        # The caller may have come back while the farewell was on its way.
+        while self._left and self._idle_since is not None:
             await self._beat.wait()
             self._beat.clear()
+        self._left = False
 
     async def leave(self, deadline: Deadline) -> None:
         """Ends the membership; where no coordinator answers until the deadline, its session timeout does."""
