@@ -126,7 +126,7 @@ reference: venv ## Regenerate docs/configuration.md, the message stubs and the b
 	@python -m tidelog.metrics.board > docs/monitoring/grafana.json
 
 dist: venv ## Build a wheel, for each Linux that its kernel runs on, and an sdist into dist/.
-	@rm -rf build dist
+	@rm -rf build/lib* build/temp* build/bdist* dist
 	@python -m build --no-isolation --outdir dist .
 	@for wheel in dist/*-linux_*.whl; do [ ! -e "$$wheel" ] || { python -m auditwheel repair --wheel-dir dist "$$wheel" && rm "$$wheel"; }; done
 

@@ -76,4 +76,5 @@ def kernels() -> list[Extension]:
     return cythonize(extensions, language_level=3)
 
 
-setup(ext_modules=kernels())
+# As many compilers at once as there are cores.
+setup(ext_modules=kernels(), options={"build_ext": {"parallel": True}})

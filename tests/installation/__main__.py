@@ -10,8 +10,8 @@ Each case has a fresh virtual environment, some a machine without a C compiler o
     wheel, no compiler      a wheel that is built without a compiler is tagged py3-none-any, and works
     editable, no compiler   an unpacked sdist, installed as `make venv` does it
 
-In each of them `tidelog start` starts a broker, and the command line creates a topic, produces and consumes. Exit
-code 1, and a last line that names the cases, tells that some failed.
+In each of them `tidelog start` starts a broker, and the command line creates a topic, produces and consumes. As many
+cases run at once as there are cores. Exit code 1, and a last line that names the cases, tells that some failed.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import tarfile
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -212,21 +213,25 @@ def send_a_record(folder: Path, environment: Mapping[str, str]) -> None:
         broker.communicate(timeout=DEADLINE_S)
 
 
+def works_here(case: Case) -> bool:
+    """Checks a case in a folder of its own, and says what came of it."""
+    with tempfile.TemporaryDirectory(prefix="tidelog-installation-") as folder:
+        try:
+            check(case, Path(folder))
+        except Exception:
+            print(f"{case.name:24}failed\n{traceback.format_exc()}", file=sys.stderr, flush=True)
+            return False
+    print(f"{case.name:24}works", flush=True)
+    return True
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.installation", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--case", metavar="NAME", action="append", help="only this one; may be repeated")
     chosen = parser.parse_args().case or [case.name for case in CASES]
-    failed = []
-    for case in CASES:
-        if case.name not in chosen:
-            continue
-        with tempfile.TemporaryDirectory(prefix="tidelog-installation-") as folder:
-            try:
-                check(case, Path(folder))
-            except Exception:
-                failed.append(case.name)
-                traceback.print_exc()
-            print(f"{case.name:24}{'failed' if case.name in failed else 'works'}", flush=True)
+    cases = [case for case in CASES if case.name in chosen]
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        failed = [case.name for case, works in zip(cases, pool.map(works_here, cases), strict=True) if not works]
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
