@@ -50,6 +50,20 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.randomly_seed = ORDER_SEED
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is imported and collected stays: no collector of garbage goes through it, neither meanwhile nor later.
+
+    It would take two fifths of the CPU time of collecting.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile | None:
     """Ours for `--dist loadfile`."""

@@ -18,7 +18,9 @@ from pyspark_tidelog.schema import spark_schema
 
 
 @pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
+def _as_in_a_worker() -> Iterator[None]:
+    """Where nothing is frozen yet, as tests/conftest.py does it."""
+    gc.unfreeze()
     yield
     gc.unfreeze()
     worker_process._freeze.cache_clear()
