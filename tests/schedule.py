@@ -36,6 +36,16 @@ SECONDS: Final = {
     "tests/unit/cli/": 0.7,
     "tests/unit/sim/": 0.3,
     "tests/property/": 0.3,
+    _MACHINES_UNIT: 9.0,
+    "tests/conformance/check_go": 12.0,
+    "tests/conformance/check_java": 10.0,
+    "tests/conformance/check_move": 15.0,
+    "tests/conformance/check_plans": 15.0,
+    "tests/conformance/check_streams": 15.0,
+    "tests/conformance/check_kcat": 0.5,
+    "tests/conformance/check_prometheus": 0.5,
+    "tests/conformance/check_zookeeper_s": 0.5,
+    "tests/conformance/check_": 4.0,
 }
 """[how a path begins] -> what a test there takes, roughly; where nothing is said it is little."""
 SECONDS_ELSEWHERE: Final = 0.05
