@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.model.identifiers import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from tidelog.records.batch import HEADER_SIZE
+from tidelog.records.epochs import EpochCache
 from tidelog.storage.damage import find_continuation, keep_aside, keep_segments_aside
 from tidelog.storage.lost_records import note_loss
 from tidelog.storage.producer_recovery import apply_batch, discard_snapshot, load_producers_before
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from tidelog.ports.disk import File
     from tidelog.records.batch import BatchHeader
-    from tidelog.records.epochs import EpochCache
     from tidelog.storage.log import Log
     from tidelog.storage.segment import Segment
     from tidelog.storage.transaction_index import AbortedTransaction
@@ -190,7 +190,7 @@ def recover_segment(log: Log, segment: Segment, *, note_epochs: bool, latest_epo
             note_loss(log, next_offset, epoch, lost_end)
             keep_aside(log.folder, file, position, size, next_offset)
 
-    known = {entry.epoch for entry in log.epochs.entries}
+    known = EpochCache(log.epochs.entries)  # As they are before the scan changes them.
     may_have_gaps = log.config.compacted or log.cleaned_offset is not None
     counts = log.folder.environment.counts
     for found, data in segment.recover(latest_epoch, before_cut, known_epochs=known, may_have_gaps=may_have_gaps):

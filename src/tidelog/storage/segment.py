@@ -8,9 +8,9 @@ recovery of the whole are decided by the log.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from tidelog.model.identifiers import NO_LEADER_EPOCH
+from tidelog.model.identifiers import NO_LEADER_EPOCH, Offset
 from tidelog.records.batch import BatchHeader
 from tidelog.records.compaction import index_batches
 from tidelog.storage.batch_scan import contradicts_next, valid_batches
@@ -22,19 +22,16 @@ from tidelog.storage.offset_index import (
 from tidelog.storage.segment_lookups import FoundBatch, SegmentLookups
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Iterator
 
     from tidelog.ports.disk import File
+    from tidelog.records.epochs import EpochCache
     from tidelog.storage.file_pool import FilePool
     from tidelog.storage.log_config import LogConfig
 
     BeforeCut = Callable[[File, int, int, int, int], None]
 
 logger = logging.getLogger(__name__)
-
-EPOCH_STEP_MAX: Final = 255
-"""By how much a leader epoch rises from one batch to the next in recovery, unless its checkpoint knows the epoch: an
-election raises it by one or two."""
 
 
 class Segment(SegmentLookups):
@@ -245,7 +242,7 @@ class Segment(SegmentLookups):
         latest_epoch: int = NO_LEADER_EPOCH,
         before_cut: BeforeCut | None = None,
         *,
-        known_epochs: Collection[int] | None = None,
+        known_epochs: EpochCache | None = None,
         may_have_gaps: bool = True,
     ) -> Iterator[tuple[FoundBatch, memoryview]]:
         """Every valid batch with its bytes, checked, and indexed as it goes by; then cuts the file behind the last of
@@ -254,9 +251,10 @@ class Segment(SegmentLookups):
         This is recovery: the indexes are reset first, and finished when the caller has taken the last batch. The
         transaction index is the caller's to replace. `before_cut` is told of the file, the position of the cut, the
         file's size, and the next offset and the latest epoch at the cut; what it raises leaves the file as it is.
-        `known_epochs` are those of the checkpoint: another one, far above those before, that the batch behind does not
-        have is damaged; None to believe every one. `may_have_gaps`: whether compaction can have left gaps between
-        offsets; else a batch behind one has a wrong offset, which no checksum covers.
+        `known_epochs` are those of the checkpoint: a batch that rises above the epoch before it, to one that the
+        checkpoint does not have there, is damaged if the batch behind it is of an older epoch; None to believe every
+        one. `may_have_gaps`: whether compaction can have left gaps between offsets; else a batch behind one has a wrong
+        offset, which no checksum covers.
         """
         if self.size:
             self.make_index_files()
@@ -280,7 +278,9 @@ class Segment(SegmentLookups):
                     break  # Further on a gap is believed: the log may have been compacted under other settings.
                 epoch = header.partition_leader_epoch
                 is_unknown = (
-                    known_epochs is not None and epoch > latest_epoch + EPOCH_STEP_MAX and epoch not in known_epochs
+                    known_epochs is not None
+                    and epoch > latest_epoch
+                    and known_epochs.epoch_for_offset(Offset(header.base_offset)) != epoch
                 )
                 if header.base_offset > next_offset or is_unknown:
                     believed = latest_epoch if is_unknown else epoch

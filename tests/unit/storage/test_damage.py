@@ -65,6 +65,8 @@ def known(log: Log) -> tuple[int, int, int] | None:
         (11, 7),  # The length, shorter.
         (15, 1),  # The leader epoch, which no checksum covers: lower than before.
         (12, 0),  # The leader epoch: higher than any that was given.
+        (15, 2),  # The leader epoch: higher by a little, as after an election.
+        (15, 7),
         (7, 2),  # The base offset: lower than before.
         (4, 0),  # The base offset: higher, with the batches behind it going back.
         (1, 0),  # The base offset: out of the segment.
@@ -84,6 +86,21 @@ def test_a_flipped_bit_with_valid_batches_behind_it_is_a_loss(tmp_path: Path, po
     manager.close()
     _, again = reopened(tmp_path)
     assert known(again) == (7, 3, 20), "a clean stop forgets nothing"
+
+
+def test_a_leader_epoch_that_began_later_is_a_loss(tmp_path: Path) -> None:
+    """The flipped epoch is one that the log knows, but not there."""
+    manager, log = open_log(tmp_path, config=ONE_SEGMENT)
+    fill(log, 10, leader_epoch=1)
+    fill(log, 10, leader_epoch=3)
+    task = log.flush_task()
+    assert task is not None
+    run_now(task)
+    manager.abandon()
+    flip(segment(Path(log.directory)), 7 * SIZE + 15, 1)
+    _, log = reopened(tmp_path)
+    assert known(log) == (7, 1, 20)
+    assert [entry.epoch for entry in log.epochs.entries] == [1]
 
 
 def test_the_cut_is_told_with_its_place_offset_and_bytes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
