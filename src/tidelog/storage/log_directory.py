@@ -262,7 +262,7 @@ class LogDirectory:
 
     def logs_loaded(self) -> None:
         """Finds out whether they may lack their tails. Blocks. OSError."""
-        self.may_lack_tails = bool(self.logs) and not self.was_clean and not self._is_same_boot()
+        self.may_lack_tails = bool(self.logs) and not self.was_clean and not self.is_same_boot()
         if not self.may_lack_tails:
             try:
                 self.keep_boot_id()
@@ -270,7 +270,7 @@ class LogDirectory:
                 # A full disk, for one. After a crash the logs are then taken for ones that may lack their tails.
                 logger.warning("boot_id_not_written: path=%s error=%s", self._path, error)
 
-    def _is_same_boot(self) -> bool:
+    def is_same_boot(self) -> bool:
         """Whether the machine has been up since the logs were known to be complete; false where that is not known."""
         try:
             known = self._disk.read(f"{self._path}/{BOOT_ID}").decode("ascii", "replace").strip()
@@ -283,7 +283,7 @@ class LogDirectory:
         taken account of what may be. Blocks. OSError.
         """
         boot_id = self._disk.boot_id()
-        if boot_id is not None and not self._is_same_boot():
+        if boot_id is not None and not self.is_same_boot():
             replace_file(self._disk, f"{self._path}/{BOOT_ID}", f"{boot_id}\n".encode())
         self.may_lack_tails = False
 

@@ -10,7 +10,8 @@ impossible size, and a transaction index whose entries cannot be the segment's. 
 index entry is found where a segment is scanned, nowhere else.
 
 Where recovery has to cut a log although valid batches follow, the records in between are lost here: the log is damaged
-(`damage`), which the controller is told before the broker registers, so that another replica leads.
+(`damage`), which the controller is told before the broker registers, so that another replica leads. The same holds
+after a kill without a reboot where an index in the middle of the log has lost its .log file.
 """
 
 from __future__ import annotations
@@ -70,11 +71,13 @@ def load_log(
     cleaned_offset: int | None = None,
     clean: bool = False,
     sizes_at_stop: Mapping[int, int] = _NOTHING_KNOWN,
+    same_boot: bool = False,
 ) -> Log:
     """Loads the log in `folder`; recovers it unless its last owner stopped cleanly.
 
     `cleaned_offset` is how far compaction had come; None for a log that it never saw. `sizes_at_stop` are the bytes of
-    each segment at the clean stop, by base offset, where they are known.
+    each segment at the clean stop, by base offset, where they are known. `same_boot`: the machine has been up since the
+    last owner ended.
 
     OSError where the disk refuses. Damage in the files is repaired, at the cost of what cannot be read any more.
     """
@@ -82,7 +85,7 @@ def load_log(
     disk = environment.disk
     now_ms = environment.clock.wall_ms()
     finish_swaps(disk, directory, environment, config)
-    segments, damaged = _open_segments(directory, config, environment, now_ms)
+    segments, damaged, emptied = _open_segments(directory, config, environment, now_ms)
     epochs, epochs_file = _read_epochs(disk, directory)
     log = Log(
         folder,
@@ -94,11 +97,21 @@ def load_log(
     )
     log.cleaned_offset = None if cleaned_offset is None else Offset(cleaned_offset)
     log.damage = read_damage(disk, directory)
+    if same_boot and not clean and not config.compacted and log.cleaned_offset is None:
+        # No power cut has kept one change of a name and lost another: an index in the middle tells of a lost segment.
+        sizes_at_stop = dict.fromkeys(emptied, 1)
     shortened = note_holes(log, sizes_at_stop, log_start_offset) if log.segments else set()
     is_as_stopped, durable_to = clean, recovery_point
     try:
         recover_log(
-            log, damaged | shortened, recovery_point, now_ms, clean=clean, epochs_lost=epochs is None, holes=shortened
+            log,
+            damaged | shortened,
+            recovery_point,
+            now_ms,
+            clean=clean,
+            epochs_lost=epochs is None,
+            holes=shortened,
+            same_boot=same_boot,
         )
         end = log.segments[-1].next_offset() if log.segments else log_start_offset
         if log.segments:
@@ -139,8 +152,9 @@ def load_log(
 
 def _open_segments(
     directory: str, config: LogConfig, environment: LogEnvironment, now_ms: int
-) -> tuple[list[Segment], set[Segment]]:
-    """The segments in the folder, and those of them whose indexes are missing or have an impossible size."""
+) -> tuple[list[Segment], set[Segment], list[int]]:
+    """The segments in the folder; those of them whose indexes are missing or have an impossible size; the base offsets
+    at which an index has entries and no .log file has batches."""
     disk = environment.disk
     names: dict[int, set[str]] = {}
     for name in disk.list(directory):
@@ -149,9 +163,12 @@ def _open_segments(
             names.setdefault(parsed[0], set()).add(parsed[1])
     segments: list[Segment] = []
     damaged: set[Segment] = set()
+    emptied: list[int] = []
     for offset in sorted(names):
         suffixes = names[offset]
         if LOG not in suffixes:
+            if INDEX in suffixes and disk.stat(f"{directory}/{offset:020d}{INDEX}").size and segments:
+                emptied.append(offset)
             for suffix in [each for each in _INDEX_SIZES if each in suffixes]:
                 logger.warning("orphaned_index_removed: directory=%s offset=%d suffix=%s", directory, offset, suffix)
                 disk.unlink(f"{directory}/{offset:020d}{suffix}")
@@ -166,6 +183,8 @@ def _open_segments(
                 index_size = disk.stat(segment.path(suffix)).size
                 if index_size % entry_size or (index_size and not size):
                     damaged.add(segment)
+                if suffix == INDEX and index_size and not size and len(segments) > 1:
+                    emptied.append(offset)
             elif suffix != TRANSACTION_INDEX and segment.has_index_files:
                 damaged.add(segment)
                 disk.open(segment.path(suffix), create=True).close()
@@ -173,7 +192,7 @@ def _open_segments(
         end = segments[index + 1].base_offset if index + 1 < len(segments) else None
         if TRANSACTION_INDEX in names[segment.base_offset] and not _may_be_true(segment, end):
             damaged.add(segment)
-    return segments, damaged
+    return segments, damaged, emptied
 
 
 def _may_be_true(segment: Segment, end: int | None) -> bool:

@@ -178,6 +178,7 @@ class LogManager:
             recovering = [self._to_recover(directory, path, recovery_points.get(each, 0)) for each, path in found]
             progress.directory_begins(directory.path, recovering)
             to_recover = iter(recovering)
+            same_boot = directory.is_same_boot()
 
             def load(topic_partition: TopicPartition, path: str) -> Log:
                 progress.log_begins(directory.path, next(to_recover))
@@ -189,6 +190,7 @@ class LogManager:
                     cleaned_offset=cleaned.get(topic_partition),
                     clean=directory.was_clean,
                     sizes_at_stop=directory.sizes_at_stop.get(topic_partition, {}),
+                    same_boot=same_boot,
                 )
                 mark = high_watermarks.get(topic_partition, 0)
                 log.begin_at_high_watermark(min(max(mark, log.log_start_offset), log.log_end_offset))

@@ -21,6 +21,7 @@ from tidelog.storage.damage import find_continuation, keep_aside, keep_segments_
 from tidelog.storage.lost_records import note_loss
 from tidelog.storage.producer_recovery import apply_batch, discard_snapshot, load_producers_before
 from tidelog.storage.retention import discard
+from tidelog.storage.segment import EPOCH_STEP_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Set
@@ -44,11 +45,13 @@ def recover_log(
     epochs_lost: bool,
     durable: int = 0,
     holes: Set[Segment] = frozenset(),
+    same_boot: bool = False,
 ) -> None:
     """Scans the segments that need it, oldest first; what follows a segment that had to be cut is removed.
 
     `durable` is up to where no power cut can have taken anything, where that is above `recovery_point`. What follows
-    segments of `holes` stays.
+    segments of `holes` stays. `same_boot`: the machine has been up since the last owner of the files ended, so that
+    nothing that a truncation removed has come back.
     """
     previous: Segment | None = None
     index = 0
@@ -66,7 +69,13 @@ def recover_log(
                 load_producers_before(
                     log.folder, log.producers, segments, index, log_start_offset=log.log_start_offset, now_ms=now_ms
                 )
-            cut = recover_segment(log, segment, note_epochs=unflushed or epochs_lost, latest_epoch=latest_epoch)
+            cut = recover_segment(
+                log,
+                segment,
+                note_epochs=unflushed or epochs_lost,
+                latest_epoch=latest_epoch,
+                epoch_step_max=0 if same_boot else EPOCH_STEP_MAX,
+            )
             if not unflushed:
                 # No flush comes to it, and the next start trusts its indexes.
                 segment.fsync(indexes=True)
@@ -173,7 +182,14 @@ def _last_epoch(segment: Segment) -> int:
     return NO_LEADER_EPOCH if last is None else last.header.partition_leader_epoch
 
 
-def recover_segment(log: Log, segment: Segment, *, note_epochs: bool, latest_epoch: int = NO_LEADER_EPOCH) -> int:
+def recover_segment(
+    log: Log,
+    segment: Segment,
+    *,
+    note_epochs: bool,
+    latest_epoch: int = NO_LEADER_EPOCH,
+    epoch_step_max: int = EPOCH_STEP_MAX,
+) -> int:
     """Scans a segment, with the producers' state from before it, and cuts its torn end; gives the bytes cut.
 
     A batch of an older epoch than the one before it (`latest_epoch` for the first) ends the segment as a torn one does:
@@ -193,7 +209,10 @@ def recover_segment(log: Log, segment: Segment, *, note_epochs: bool, latest_epo
     known = EpochCache(log.epochs.entries)  # As they are before the scan changes them.
     may_have_gaps = log.config.compacted or log.cleaned_offset is not None
     counts = log.folder.environment.counts
-    for found, data in segment.recover(latest_epoch, before_cut, known_epochs=known, may_have_gaps=may_have_gaps):
+    batches = segment.recover(
+        latest_epoch, before_cut, known_epochs=known, epoch_step_max=epoch_step_max, may_have_gaps=may_have_gaps
+    )
+    for found, data in batches:
         header = found.header
         if note_epochs:
             note_epoch(log.epochs, header)

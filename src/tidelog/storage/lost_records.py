@@ -60,7 +60,8 @@ def note_holes(log: Log, sizes_at_stop: Mapping[int, int], log_start_offset: int
     """The closed segments that have fewer bytes than at the clean stop. What these and missing ones held is a hole in
     the log, which is noted, durably: other replicas have the records. OSError.
 
-    The end of a log is compared with its high watermark instead.
+    The end of a log is compared with its high watermark instead. After a kill `sizes_at_stop` has 1 byte for each
+    segment of which only an index is left.
     """
     present = {segment.base_offset: segment for segment in log.segments}
     ends = dict(itertools.pairwise(sorted({*sizes_at_stop, *present})))
@@ -73,8 +74,8 @@ def note_holes(log: Log, sizes_at_stop: Mapping[int, int], log_start_offset: int
             if segment is not None:
                 short.add(segment)
             logger.error(
-                "segment_lost: log=%s base_offset=%d bytes=%d bytes_at_stop=%d: its file was changed while the broker"
-                " was stopped; the records are copied from another replica where there is one",
+                "segment_lost: log=%s base_offset=%d bytes=%d bytes_at_stop=%d: its file was changed since the"
+                " broker ended; the records are copied from another replica where there is one",
                 log.topic_partition,
                 base,
                 0 if segment is None else segment.size,

@@ -8,7 +8,7 @@ recovery of the whole are decided by the log.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidelog.model.identifiers import NO_LEADER_EPOCH, Offset
 from tidelog.records.batch import BatchHeader
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     BeforeCut = Callable[[File, int, int, int, int], None]
 
 logger = logging.getLogger(__name__)
+
+EPOCH_STEP_MAX: Final = 255
+"""By how much a leader epoch rises from one batch to the next after a power cut, unless the checkpoint has the epoch
+there: an election raises it by one or two, and what a truncation has removed may have come back behind the batch."""
 
 
 class Segment(SegmentLookups):
@@ -243,6 +247,7 @@ class Segment(SegmentLookups):
         before_cut: BeforeCut | None = None,
         *,
         known_epochs: EpochCache | None = None,
+        epoch_step_max: int = EPOCH_STEP_MAX,
         may_have_gaps: bool = True,
     ) -> Iterator[tuple[FoundBatch, memoryview]]:
         """Every valid batch with its bytes, checked, and indexed as it goes by; then cuts the file behind the last of
@@ -251,10 +256,10 @@ class Segment(SegmentLookups):
         This is recovery: the indexes are reset first, and finished when the caller has taken the last batch. The
         transaction index is the caller's to replace. `before_cut` is told of the file, the position of the cut, the
         file's size, and the next offset and the latest epoch at the cut; what it raises leaves the file as it is.
-        `known_epochs` are those of the checkpoint: a batch that rises above the epoch before it, to one that the
-        checkpoint does not have there, is damaged if the batch behind it is of an older epoch; None to believe every
-        one. `may_have_gaps`: whether compaction can have left gaps between offsets; else a batch behind one has a wrong
-        offset, which no checksum covers.
+        `known_epochs` are those of the checkpoint: a batch that rises by more than `epoch_step_max` above the epoch
+        before it, to one that the checkpoint does not have there, is damaged if the batch behind it is of an older
+        epoch; None to believe every one. `may_have_gaps`: whether compaction can have left gaps between offsets; else
+        a batch behind one has a wrong offset, which no checksum covers.
         """
         if self.size:
             self.make_index_files()
@@ -279,7 +284,7 @@ class Segment(SegmentLookups):
                 epoch = header.partition_leader_epoch
                 is_unknown = (
                     known_epochs is not None
-                    and epoch > latest_epoch
+                    and epoch > latest_epoch + epoch_step_max
                     and known_epochs.epoch_for_offset(Offset(header.base_offset)) != epoch
                 )
                 if header.base_offset > next_offset or is_unknown:

@@ -172,6 +172,33 @@ def test_a_segment_that_is_missing_or_short_is_a_loss(tmp_path: Path, harm: Call
     manager.close()
 
 
+@pytest.mark.parametrize("harm", [Path.unlink, empty])
+def test_a_durable_segment_that_is_gone_after_a_kill_is_a_hole(tmp_path: Path, harm: Callable[[Path], None]) -> None:
+    """Its index tells of it. Readers would be taken past what it held."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 14, leader_epoch=3)
+    task = log.flush_task()
+    assert task is not None
+    run_now(task)
+    for checkpoint in manager.maintenance.checkpoint_tasks():
+        run_now(checkpoint)
+    manager.abandon()
+    harm(segment(Path(log.directory), 5))
+    manager, log = reopened(tmp_path, config=CONFIG)
+    assert log.damage is not None
+    assert log.damage.has_hole
+    assert log.log_end_offset == 14
+
+
+def test_an_index_that_retention_has_left_is_no_hole(tmp_path: Path) -> None:
+    """A kill came between the names of one segment; the checkpoint does not have the new start yet."""
+    folder = crashed(tmp_path, 14, config=CONFIG)
+    segment(folder, 0).unlink()
+    _, log = reopened(tmp_path, config=CONFIG)
+    assert log.damage is None
+    assert log.log_start_offset == 5
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_log_whose_files_are_gone_is_a_loss(tmp_path: Path, clean: bool) -> None:
     """Even where the stop was clean: the high watermark says what there was."""

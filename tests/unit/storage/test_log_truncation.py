@@ -23,7 +23,7 @@ from tests.unit.storage.support import (
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.records.batch import patch
-from tidelog.storage.file_names import RECOVERY_POINT_CHECKPOINT
+from tidelog.storage.file_names import BOOT_ID, RECOVERY_POINT_CHECKPOINT
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_manager import LogManager
@@ -114,8 +114,9 @@ def test_a_truncation_that_is_cut_again_settles_once(tmp_path: Path) -> None:
 
 
 def lose_power(log: Log, manager: LogManager, came_back: dict[Path, bytes]) -> Log:
-    """The process ends, and some files are as they were before."""
+    """The machine loses its power, and some files are as they were before."""
     manager.abandon()
+    (Path(log.owner.path) / BOOT_ID).write_text("of the boot before\n")
     for path, content in came_back.items():
         path.write_bytes(content)
     again = open_manager(log.directory.rpartition("/")[0], config=CONFIG).get(TP)
