@@ -41,12 +41,15 @@ class GroupWatch:
 
     group: str
     now: Callable[[], float]
+    coordinator: Callable[[], object] = lambda: None
+    """Who coordinates the group now, and in which epoch, if the end of that may cost members their partitions."""
     next_offset: dict[Incarnation, int] = field(default_factory=dict)
     """Behind the last record that some member was given."""
     cause: str = "nothing has happened yet"
     """What the last rebalance may come from."""
     is_settled: bool = False
     _still_since: float | None = None
+    _coordinator_at_rest: object = None
     rebalances: int = 0
 
     def caused(self, what: str) -> None:
@@ -69,6 +72,7 @@ class GroupWatch:
             self._still_since = None
         elif self._still_since is None:
             self._still_since = self.now()
+            self._coordinator_at_rest = self.coordinator()
         elif self.now() - self._still_since >= SETTLED_S:
             self.is_settled = True
 
@@ -80,9 +84,16 @@ class GroupWatch:
         require(21, explained, f"{self.group}: {member} gives up {told}; the group has been at rest since {self.cause}")
 
     def lost(self, member: str, partitions: Collection[TopicPartition]) -> None:
-        """A member's partitions are others' already, without having been asked for."""
+        """A member's partitions are others' already, without having been asked for.
+
+        In a rebalance of a classic group the coordinator may move when members have joined a generation and its log
+        does not have that yet. The next one knows of the generation before, and refuses them, as Kafka's does.
+        """
         told = ", ".join(map(str, partitions))
-        require(21, False, f"{self.group}: {member} has lost {told}, and neither left nor was silent for its session")
+        explained = not self.is_settled and self.coordinator() != self._coordinator_at_rest
+        require(
+            21, explained, f"{self.group}: {member} has lost {told}, and neither left nor was silent for its session"
+        )
 
 
 class ClientHistory:

@@ -67,7 +67,7 @@ class Applications:
         self._members: dict[str, list[Member]] = {}
         for protocol in plan.groups:
             name = f"{protocol}-group"
-            group = GroupHistory(name, loop.time, partial(_leader, cluster, _coordinated_by(name)))
+            group = GroupHistory(name, loop.time, partial(_leader, cluster, coordinated_by(name)))
             self._groups[protocol] = group
             self._members[protocol] = [
                 self._member(protocol, group, f"{protocol}{number}") for number in range(MEMBERS)
@@ -164,7 +164,7 @@ class Applications:
             name = f"watcher of {group.group}"
             own = self._random.stream(name)
             router = self._make_router(name)
-            answers = CommittedAnswers(self._brokers, group.group, _coordinated_by(group.group))
+            answers = CommittedAnswers(self._brokers, group.group, coordinated_by(group.group))
             work.append(watch_offsets(router, group, answers, self._subscribed, own, self._trace, self._is_over))
         self._tasks = [asyncio.ensure_future(each) for each in work]
 
@@ -266,7 +266,7 @@ class Applications:
         router.close()
 
 
-def _coordinated_by(group: str) -> TopicPartition:
+def coordinated_by(group: str) -> TopicPartition:
     """The group's partition of `__consumer_offsets`."""
     return TopicPartition(CONSUMER_OFFSETS_TOPIC, partition_for(group, OFFSETS_PARTITIONS))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from sim.checks.client_history import ClientHistory, GroupWatch, Incarnation
@@ -16,6 +17,7 @@ from sim.checks.transaction_history import TransactionHistory
 from sim.invariants import require
 from sim.plan import FaultKind
 from sim.waiting import until
+from sim.workloads.applications import coordinated_by
 from sim.workloads.coordination import committed_offsets
 from sim.workloads.own_client.application import ClientApplication
 from sim.workloads.own_client.members import ClientMember
@@ -154,7 +156,10 @@ class ClientUsers:
 
     def _make_group(self, group: str) -> None:
         own = self._random.stream(group)
-        watch = self._watches[group] = GroupWatch(group, self._cluster.loop.time)
+        watch = GroupWatch(group, self._cluster.loop.time)
+        if PROTOCOLS.get(group, GroupProtocol.CLASSIC) is GroupProtocol.CLASSIC:
+            watch.coordinator = partial(self._cluster.leadership, coordinated_by(group))
+        self._watches[group] = watch
         settings = ConsumerSettings(
             assignors=ASSIGNORS[own.below(len(ASSIGNORS))],
             protocol=PROTOCOLS.get(group, GroupProtocol.CLASSIC),

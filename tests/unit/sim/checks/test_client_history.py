@@ -91,3 +91,17 @@ def test_a_rebalance_without_a_cause() -> None:
     watch.gave_up("member", [PARTITION])
     with pytest.raises(InvariantBrokenError, match="member has lost topic-0"):
         watch.lost("member", [PARTITION])
+
+
+def test_a_loss_in_a_rebalance_whose_coordinator_moves() -> None:
+    """Members that have joined a generation of which the next coordinator knows nothing lose what they had."""
+    clock, coordinators = Clock(), [1, 1]
+    watch = GroupWatch("group", clock, lambda: tuple(coordinators))
+    watch.looked_at([PARTITION], [PARTITION])
+    clock.now = SETTLED_S
+    watch.looked_at([PARTITION], [PARTITION])
+    coordinators[:] = 2, 2
+    with pytest.raises(InvariantBrokenError, match="member has lost topic-0"):
+        watch.lost("member", [PARTITION])
+    watch.caused("other joined")
+    watch.lost("member", [PARTITION])
