@@ -91,9 +91,7 @@ class GroupWatch:
         """
         told = ", ".join(map(str, partitions))
         explained = not self.is_settled and self.coordinator() != self._coordinator_at_rest
-        require(
-            21, explained, f"{self.group}: {member} has lost {told}, and neither left nor was silent for its session"
-        )
+        require(21, explained, f"{self.group}: {member} has lost {told}, and neither left nor was silent for so long")
 
 
 class ClientHistory:
