@@ -99,7 +99,9 @@ def load_log(
     log.damage = read_damage(disk, directory)
     if same_boot and not clean and not config.compacted and log.cleaned_offset is None:
         # No power cut has kept one change of a name and lost another: an index in the middle tells of a lost segment.
-        sizes_at_stop = dict.fromkeys(emptied, 1)
+        # Above the recovery point the scan finds it, and cuts what follows.
+        durable = [each.base_offset for each in segments if each.base_offset <= recovery_point]
+        sizes_at_stop = {base: 1 for base in emptied if durable and base < durable[-1]}
     shortened = note_holes(log, sizes_at_stop, log_start_offset) if log.segments else set()
     is_as_stopped, durable_to = clean, recovery_point
     try:

@@ -167,6 +167,8 @@ def test_a_segment_that_is_missing_or_short_is_a_loss(tmp_path: Path, harm: Call
     end = log.log_end_offset
     assert end in (5, 7)
     assert known(log) == (end, 3, 14)
+    assert log.damage is not None
+    assert not log.damage.has_hole, "the missing tail alone is to be fetched"
     assert (folder / f"{10:020d}.log.cut").stat().st_size == 4 * SIZE
     assert [record.offset for record in read_all(log)] == list(range(end))
     manager.close()
