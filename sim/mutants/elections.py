@@ -10,7 +10,7 @@ ELECTION_MUTANTS: Final = (
     Mutant(
         "damaged-replica-elected",
         "controller.lost_tails",
-        "[id for id in turn.state.whole_replicas(topic_partition, members) if id not in booted]",
+        "[id for id in state.whole_replicas(topic_partition, members) if id not in booted]",
         "[id for id in members if id not in booted]",
         "a replica that has lost records leads if it is back first",
         (
