@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from sim.checks.client_history import ClientHistory, GroupWatch, Incarnation
+from sim.checks.replicas import replica_of
 from sim.checks.transaction_history import TransactionHistory
 from sim.invariants import require
 from sim.plan import FaultKind
@@ -96,6 +97,8 @@ class ClientUsers:
         self._applications: list[ClientApplication] = []
         self._members: dict[str, list[ClientMember]] = {}
         self._watches: dict[str, GroupWatch] = {}
+        self._written: dict[str, int] = {}
+        """[group] -> where its coordinator's log ended at the last look."""
         self._tasks: list[asyncio.Task[None]] = []
         self._changing: asyncio.Task[None] | None = None
         self._processes: list[Process] = []
@@ -240,9 +243,21 @@ class ClientUsers:
                 owned = [partition for member in members for partition in member.assignment]
                 # As long as a topic is being changed, members may hear of it, however long that takes.
                 is_changing = self._topics is None or self._topics.under_way is not None
-                at_rest = not is_changing and all(member.is_at_rest for member in members)
+                is_coordinated = self._is_coordinated(group)
+                at_rest = not is_changing and is_coordinated and all(each.is_at_rest for each in members)
                 self._watches[group].looked_at(owned if at_rest else (), self._expected(group))
             await asyncio.sleep(LOOK_S)
+
+    def _is_coordinated(self, group: str) -> bool:
+        """Whether the group's coordinator has committed what it had written at the last look. Members hear of it then,
+        and not while links are cut to followers that it waits for."""
+        partition = coordinated_by(group)
+        machine = self._cluster.leader(partition)
+        replica = None if machine is None else replica_of(machine, partition)
+        if replica is None or replica.leader is None:
+            return self._cluster.states is None
+        written, self._written[group] = self._written.get(group, 0), replica.log.log_end_offset
+        return replica.high_watermark >= written
 
     def _expected(self, group: str) -> list[TopicPartition]:
         assert self._topics is not None
