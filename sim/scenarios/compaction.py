@@ -69,9 +69,6 @@ class CompactionScenario(LogScenario):
         self.written: dict[int, Written] = {}
         self.cleanable = 0
         """Nothing at or past it may ever have been cleaned."""
-        self.aborted: set[int] = set()
-        """Records of transactions that were aborted, also where a power cut has taken the marker: their coordinators
-        have decided it, and the cleaner may have removed them by the index before the marker was durable."""
 
     def round(self, manager: LogManager, log: Log, number: int) -> None:
         super().round(manager, log, number)
@@ -148,10 +145,7 @@ class CompactionScenario(LogScenario):
         require(1, log.log_end_offset >= survives, f"{log} ends before {survives}, which was promised")
         require(1, log.log_start_offset <= ledger.start_bound, f"{log} begins after {ledger.start_bound}")
         require(6, log.log_start_offset >= ledger.start_durable, f"{log} begins before {ledger.start_durable}")
-        end = log.log_end_offset
-        self.aborted.update(offset for offset in self.written if self._end_of(offset) is ControlRecordType.ABORT)
-        self.aborted = {offset for offset in self.aborted if offset < end}
-        self.written = {offset: each for offset, each in self.written.items() if offset < end}
+        self.written = {offset: each for offset, each in self.written.items() if offset < log.log_end_offset}
         found = {
             record.offset: (record.timestamp, record.key, record.value) for batch in batches for record in batch.records
         }
@@ -195,7 +189,7 @@ class CompactionScenario(LogScenario):
             require(14, not any(each in found for each in data), f"{log}: the marker at {offset} went before its data")
             require(14, age_ms >= DELETE_RETENTION_MS, f"{log}: the marker at {offset} went after {age_ms} ms")
             return
-        if offset in self.aborted:
+        if self._end_of(offset) is ControlRecordType.ABORT:
             return
         superseded = any(
             later > offset

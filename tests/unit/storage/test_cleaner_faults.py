@@ -419,6 +419,25 @@ def test_a_stop_during_a_slice(tmp_path: Path) -> None:
     manager.close()
 
 
+@pytest.mark.parametrize("last", [1, 2])
+def test_a_cleaning_begins_when_all_up_to_the_end_is_durable(tmp_path: Path, last: int) -> None:
+    """The last record of the log may be the marker that tells which records are to go, alone in its segment."""
+    manager, log = begun(tmp_path)
+    log.roll(NOW_MS)
+    flushed = log.flush_task()
+    assert flushed is not None
+    for task in (flushed, *manager.maintenance.checkpoint_tasks()):
+        run_now(task)
+    put(log, last)
+    while not names(Path(log.directory), MARKED):
+        manager.cleaner._next_ms = 0
+        due = manager.cleaner.next_task()
+        assert due is not None
+        run_now(due)
+    assert log.flushed_offset == log.log_end_offset
+    manager.close()
+
+
 @pytest.mark.parametrize("seed", [72, 91, 92, 138, 150])
 def test_a_roll_between_the_steps_of_a_replacement_and_a_power_cut(seed: int) -> None:
     """The roll does the other steps first. The disk keeps what was renamed since the last sync in any order: what was

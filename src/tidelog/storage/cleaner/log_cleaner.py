@@ -52,9 +52,11 @@ class _Found(NamedTuple):
     """A log that is to be flushed and then cleaned."""
 
     to_clean: LogToClean
+    end: int
+    """Where the log ended when it was found: what the cleaning rests on lies below."""
     point: int
-    """Where its recovery point is when all that the cleaning rests on is durable: one below the log's end when it was
-    found, or where its active segment begins (`Durability.recovery_point`)."""
+    """Where its recovery point is when that is durable: one below the end, or where its active segment begins
+    (`Durability.recovery_point`)."""
     truncations: int
     """How often it had been cut by then."""
 
@@ -213,8 +215,8 @@ class LogCleaner:
                 self._next_ms = self._clock.monotonic_ms() + self.settings.backoff_ms
                 return
             log = found.log
-            point = max(log.active.base_offset, log.log_end_offset - 1)
-            self._found = _Found(found, point, log.durability.truncations)
+            end = log.log_end_offset
+            self._found = _Found(found, end, max(log.active.base_offset, end - 1), log.durability.truncations)
 
         return SimpleTask("look for a log to clean", run, finish)
 
@@ -235,12 +237,12 @@ class LogCleaner:
     def _flush(self) -> DiskTask | None:
         """What makes the log durable that was found; None when nothing is left to do, or others are at it."""
         assert self._found is not None
-        to_clean, point, truncations = self._found
+        to_clean, end, point, truncations = self._found
         log = to_clean.log
         if self._is_kept_from(log) or log.durability.truncations != truncations:
             self._found = None
             return None
-        if log.recovery_point < point:
+        if log.flushed_offset < end or log.recovery_point < point:
             task = self._flush_task(log)
         elif self._recovery_written(log.topic_partition) < point:
             task = self._checkpoint_task(log.topic_partition)
