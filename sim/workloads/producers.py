@@ -22,7 +22,7 @@ from tidelog.records.batch import Codec, build_batch
 from tidelog.records.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sim.checks.history import History
     from sim.workloads.client import Router
@@ -354,8 +354,21 @@ class Producer:
             # Written, for it is next in order, and deleted since: nobody can say where it stood.
             self._trace.record("deleted_before_answer", lane.name, lane.partition, lane.pending[0].sequence)
             lane.pending.popleft()
-        while lane.pending and lane.pending[0].values[0] in offsets:
-            self._acknowledged(lane, offsets[lane.pending[0].values[0]])
+        while lane.pending:
+            first = lane.pending[0].values[0]
+            if first in offsets:
+                self._acknowledged(lane, offsets[first])
+            elif lane.partition.topic in self._history.compacted and self._is_any_in(offsets, lane):
+                # Written, for what comes behind it is there, and superseded since.
+                self._trace.record("compacted_before_answer", lane.name, lane.partition, lane.pending[0].sequence)
+                lane.pending.popleft()
+            else:
+                break
+
+    @staticmethod
+    def _is_any_in(offsets: Mapping[bytes, int], lane: Lane) -> bool:
+        """Whether a record of what is pending is in the log."""
+        return any(value in offsets for batch in lane.pending for value in batch.values)
 
     def _request(self, batches: list[tuple[Lane, Pending]]) -> messages.ProduceRequest:
         topics: dict[str, list[messages.ProduceRequest.PartitionProduceData]] = {}
