@@ -42,7 +42,7 @@ class GroupWatch:
     group: str
     now: Callable[[], float]
     coordinator: Callable[[], object] = lambda: None
-    """Who coordinates the group now, and in which epoch, if the end of that may cost members their partitions."""
+    """The broker that coordinates the group now and its epoch, where a move of it may cost members their partitions."""
     next_offset: dict[Incarnation, int] = field(default_factory=dict)
     """Behind the last record that some member was given."""
     cause: str = "nothing has happened yet"

@@ -276,7 +276,8 @@ class Routing:
 
         A broker that was deposed, and has not been told, shows itself as the leader: of a log that may lack what the
         present leader has acknowledged. Where nothing better is known, the partition has no leader for now (KIP-320).
-        No topic loses partitions: keys would go by another number for a while, and the lacking ones be read by nobody.
+        No topic loses partitions: the partitioner would send keys elsewhere for a while, and no consumer would read the
+        partitions that lack.
         """
         known = former.partitions if former and former.topic_id == view.topic_id else {}
         partitions = {**known, **view.partitions}
