@@ -63,7 +63,9 @@ class LastPowerCut:
     def strike(self) -> dict[TopicPartition, Kept]:
         """Takes the power from all brokers; of each partition, what the member of its ISR has kept that has most.
 
-        Topics that may lose records by unclean elections are left out, and compacted ones, whose replicas differ.
+        Topics that may lose records by unclean elections are left out, and compacted ones, whose replicas differ; and
+        the records below the log start of any member: retention has let them go, though the renames of their files
+        reach each disk in any order, some never.
         """
         states, checker = self._cluster.states, self._cluster.checker
         assert states is not None
@@ -74,13 +76,21 @@ class LastPowerCut:
             and (state := states.state(partition)) is not None
             and not states.is_being_deleted(partition.topic)
         }
+        members_of = {
+            partition: [machine for machine in self._cluster.brokers if machine.broker_id in isr]
+            for partition, isr in isrs.items()
+        }
+        starts = {
+            partition: max(checker.view(machine, partition).start for machine in members)
+            for partition, members in members_of.items()
+        }
         for machine in self._cluster.brokers:
             machine.power_cut()
         kept = {}
-        for partition, isr in isrs.items():
-            members = [machine for machine in self._cluster.brokers if machine.broker_id in isr]
+        for partition, members in members_of.items():
             of_members = [Kept(machine, checker.view(machine, partition).whole_part()) for machine in members]
-            kept[partition] = max(of_members, key=lambda each: each.extent)
+            source, batches = max(of_members, key=lambda each: each.extent)
+            kept[partition] = Kept(source, [each for each in batches if each.next_offset > starts[partition]])
             checker.excused |= {(machine.broker_id, partition) for machine in members}
         return kept
 
