@@ -67,7 +67,8 @@ def put_in_doubt(turn: ControllerTurn, topic_partition: TopicPartition, others: 
     """Leaves an ISR as it is until one of `others` has answered, or the sessions of dead brokers have ended."""
     timeout_ms = turn.settings.session_timeout_ms
     turn.state.in_doubt[topic_partition] = turn.now_ms + timeout_ms
-    turn.state.doubts[topic_partition] = Doubt(tuple(turn.state.marks.booted_anew), tuple(others), _registered(turn))
+    booted = tuple([id for id in turn.state.marks.booted_anew if id not in others])
+    turn.state.doubts[topic_partition] = Doubt(booted, tuple(others), _registered(turn))
     turn.set_timer(timeout_ms, SessionsProven(turn.now_ms + timeout_ms))
     log_ends.ask(turn, topic_partition, others)
 

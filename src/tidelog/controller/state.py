@@ -88,7 +88,7 @@ class Doubt(NamedTuple):
     """What was known of brokers when an ISR was put in doubt."""
 
     booted: tuple[BrokerId, ...]
-    """Those whose machines were booted anew."""
+    """Those whose machines were booted anew, without those that `seemed_to_stay`."""
     seemed_to_stay: tuple[BrokerId, ...]
     """Members that were registered since before the partition's state was written."""
     registered: dict[BrokerId, BrokerEpoch]
@@ -199,9 +199,18 @@ class ControllerState:
         return {} if topic is None else self.marks.of(topic_partition, topic.topic_id)
 
     def booted_anew(self, topic_partition: TopicPartition) -> Collection[BrokerId]:
-        """Brokers whose replica of a partition may lack what was not flushed: their machines were booted anew."""
+        """Brokers whose replica of a partition may lack what was not flushed: their machines were booted anew.
+
+        A mark may be older than the partition's state. In a doubt it says nothing of a member that seemed to stay, as
+        long as its registration is the same.
+        """
+        booted = self.marks.booted_anew.keys()
         doubt = self.doubts.get(topic_partition)
-        return self.marks.booted_anew.keys() if doubt is None else self.marks.booted_anew.keys() | set(doubt.booted)
+        if doubt is None:
+            return booted
+        now = self.image.brokers
+        stayed = {id for id in doubt.seemed_to_stay if id in now and now[id].epoch == doubt.registered[id]}
+        return booted - stayed | set(doubt.booted)
 
     def whole_replicas(self, topic_partition: TopicPartition, replicas: Sequence[BrokerId]) -> list[BrokerId]:
         """Those of `replicas` that are not known to have lost records, nor to lack some while others may have all."""

@@ -489,6 +489,20 @@ class TestSessionsThatOutliveTheirBrokers:
             for state in topic.partition_states
         }
 
+    @pytest.mark.parametrize("answers", [1, 2])
+    def test_a_member_that_was_booted_before_the_state_was_written_has_stayed(self, answers: int) -> None:
+        """Its mark is still there; the other member dies in the doubt, and is back before it ends."""
+        cluster = Booted([1, 2])
+        cluster.tree.transact(SESSION, [Create(booted_path(1))], 0)
+        cluster.booted(0)
+        cluster.brokers = {BrokerId(0): broker(0, LATER), BrokerId(1): broker(1, 2), BrokerId(2): broker(2, 3)}
+        cluster.term(2)
+        assert cluster.state == (1, (1, 2))
+        cluster.live(broker(0, LATER), broker(1, 2))
+        cluster.live(broker(0, LATER), broker(1, 2), broker(2, LATER + 1))
+        cluster.log_end(answers, 95)
+        assert cluster.state == (1, (1,))
+
     def test_a_leader_that_was_away_waits_for_an_answer(self) -> None:
         """It was the leader itself that came back: another member leads as soon as it is known to live."""
         cluster = Booted([0, 1, 2])
