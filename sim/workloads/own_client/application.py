@@ -5,6 +5,7 @@ Its records have keys, and its topic (`keyed`) never changes: each key has one p
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from sim.checks.client_history import GroupWatch
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from tidelog.client.cluster import Cluster
     from tidelog.client.producer import Producer
 
+PAUSE_S_MAX: Final = 0.2
+"""After each round: without it each poll would return at once, with the application's own records."""
 POLL_S: Final = (0.05, 0.4)
 CALM_POLL_S: Final = (0.5, 1.0)
 SETTINGS: Final = ConsumerSettings(
@@ -63,6 +66,7 @@ class ClientApplication(ClientProducer):
             batch = await consumer.poll(self._random.between(*(CALM_POLL_S if self.calm else POLL_S)))
             if batch is not None:
                 self._take(batch)
+            await asyncio.sleep(self._random.between(0.0, PAUSE_S_MAX))
 
     def _take(self, batch: ConsumedBatch) -> None:
         for record in batch:
