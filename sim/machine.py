@@ -393,6 +393,8 @@ class BrokerMachine(Machine):
         }
         self.runtime: Runtime | None = None
         """Of the last process, once that has begun."""
+        self._starting: asyncio.Future[None] | None = None
+        """The start of that, and its end."""
 
     @property
     def node(self) -> Node | None:
@@ -422,7 +424,7 @@ class BrokerMachine(Machine):
         return known[0]
 
     async def start(self) -> bool:
-        self.runtime = None
+        self.runtime = self._starting = None
         return await super().start()
 
     async def _run(self, mount: Mount, random: SeededRandom, ready: asyncio.Future[None]) -> None:
@@ -437,7 +439,8 @@ class BrokerMachine(Machine):
             network=self._network.host(self.name),
             executor=executor,
         )
-        await start_unless(_reason(failing), runtime.start())
+        self._starting = asyncio.ensure_future(start_unless(_reason(failing), runtime.start()))
+        await self._starting
         ready.set_result(None)
         broker_failed = asyncio.ensure_future(runtime.failed())
         await asyncio.wait([broker_failed, failing], return_when=asyncio.FIRST_COMPLETED)
@@ -463,6 +466,11 @@ class BrokerMachine(Machine):
         return self._loop.create_future(), connect_store
 
     async def _stop(self) -> None:
+        starting = self._starting
+        if starting is not None and not starting.done():
+            # As the launcher does with a start when it is told to stop.
+            starting.cancel()
+            await asyncio.wait([starting])
         if self.runtime is not None:
             await self.runtime.stop()
 
