@@ -163,6 +163,16 @@ class Cluster:
         replica = None if leader is None else replica_of(leader, partition)
         return 0 if replica is None or replica.leader is None else int(replica.high_watermark)
 
+    def open_transaction(self, producer_id: int, partition: TopicPartition) -> int | None:
+        """The offset at which an open transaction of a producer begins, as a partition's leader has it; None where it
+        has none, or where none leads."""
+        leader = self.brokers[0] if self.states is None else self.leader(partition)
+        replica = None if leader is None else replica_of(leader, partition)
+        if replica is None or replica.leader is None or replica.log.is_offline or replica.log.producers.is_behind:
+            return None
+        entry = replica.log.producers.entries.get(producer_id)
+        return None if entry is None or entry.transaction_first_offset < 0 else entry.transaction_first_offset
+
     def leadership(self, partition: TopicPartition) -> tuple[int, int] | None:
         """The broker that leads a partition and its epoch, as the store has them now; None where it says nothing."""
         state = None if self.states is None else self.states.state(partition)

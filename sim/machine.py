@@ -468,10 +468,10 @@ class BrokerMachine(Machine):
     async def _stop(self) -> None:
         starting = self._starting
         if starting is not None and not starting.done():
-            # As the launcher does with a start when it is told to stop.
+            # As the launcher does when it is told to stop: the start stops what it has started.
             starting.cancel()
             await asyncio.wait([starting])
-        if self.runtime is not None:
+        elif self.runtime is not None:
             await self.runtime.stop()
 
 

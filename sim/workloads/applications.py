@@ -103,6 +103,7 @@ class Applications:
                 random.stream(f"{protocol}-890"),
                 self.transactions,
                 trace,
+                cluster.open_transaction,
                 newer=protocol == "since",
                 clocks_jump=FaultKind.CLOCK_JUMP in plan.faults,
             )

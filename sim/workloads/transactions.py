@@ -22,7 +22,7 @@ from tidelog.records.batch import Codec, build_batch
 from tidelog.records.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from sim.checks.transaction_history import Transaction, TransactionHistory
     from sim.world.randomness import SeededRandom
@@ -122,6 +122,7 @@ class Instance:
         self._sequences.clear()
         self._history.initialized(self._id, self.number)
         self._trace.record("initialized", self._id, self.number, self._producer_id, self._epoch)
+        self._require_markers("it was initialized anew")
 
     async def run_transaction(self, number: int) -> None:
         """One whole transaction. FencedError."""
@@ -195,7 +196,20 @@ class Instance:
             ],
         )
         await self._ask(self._coordinator, ApiKey.ADD_PARTITIONS_TO_TXN, request)
+        if not self._added:
+            self._require_markers("the next one has begun")
         self._added.add(partition)
+
+    def _require_markers(self, event: str) -> None:
+        """The coordinator takes the last transaction for ended: all its partitions have their markers."""
+        if self._history.newest(self._id) != self.number:
+            return
+        for partition in self._owner.partitions:
+            begins = self._owner.open_transaction(self._producer_id, partition)
+            told = (
+                f"{self._id}: {event}, and the leader of {partition} has no marker of the one that begins at {begins}"
+            )
+            require(13, begins is None, told)
 
     async def _write_late(self) -> None:
         """A batch that was on its way when its transaction ended: it would begin one that nobody ends (KIP-890).
@@ -411,11 +425,13 @@ class TransactionalProducer:
         random: SeededRandom,
         history: TransactionHistory,
         trace: Trace,
+        open_transaction: Callable[[int, TopicPartition], int | None],
         *,
         newer: bool,
         clocks_jump: bool,
     ) -> None:
         """`source`: what its group consumes. `make_router(name)` gives each process a way to the cluster.
+        `open_transaction(producer id, partition)`: where one begins, as the leader has it.
 
         `clocks_jump`: coordinators may take a young transaction for an old one.
         """
@@ -427,6 +443,7 @@ class TransactionalProducer:
         self.random = random
         self.history = history
         self.trace = trace
+        self.open_transaction = open_transaction
         self._newer = newer
         self._instance: Instance | None = None
         self._count = 0
