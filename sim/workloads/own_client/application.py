@@ -64,8 +64,9 @@ class ClientApplication(ClientProducer):
                 await self._send(producer, KEYED_PARTITIONS[0], by_partitioner=True)
             self._look()
             batch = await consumer.poll(self._random.between(*(CALM_POLL_S if self.calm else POLL_S)))
-            if batch is not None:
+            while batch is not None:
                 self._take(batch)
+                batch = await consumer.poll(0.0)
             await asyncio.sleep(self._random.between(0.0, PAUSE_S_MAX))
 
     def _take(self, batch: ConsumedBatch) -> None:
