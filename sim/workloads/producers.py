@@ -353,7 +353,7 @@ class Producer:
         if reader.log_start > lane.next_offset and lane.pending[0].values[0] not in offsets:
             # Written, for it is next in order, and deleted since: nobody can say where it stood.
             self._trace.record("deleted_before_answer", lane.name, lane.partition, lane.pending[0].sequence)
-            lane.pending.popleft()
+            self._history.deleted_unseen(lane.pending.popleft().values)
         while lane.pending:
             first = lane.pending[0].values[0]
             if first in offsets:

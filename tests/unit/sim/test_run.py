@@ -122,6 +122,16 @@ class TestHistory:
         with pytest.raises(InvariantBrokenError, match="invariant 10 "):
             history.check_final(self.PARTITION, 0, {0: b"q:0"})
 
+    def test_a_record_that_was_deleted_unseen(self) -> None:
+        """No gap, where a producer is told that what it had sent is gone."""
+        history = History()
+        history.acknowledged(self.PARTITION, 0, [b"p:0"], Guarantee.EXACTLY_ONCE)
+        history.acknowledged(self.PARTITION, 2, [b"p:2"], Guarantee.EXACTLY_ONCE)
+        with pytest.raises(InvariantBrokenError, match="invariant 12 "):
+            history.check_final(self.PARTITION, 2, {2: b"p:2"})
+        history.deleted_unseen([b"p:1"])
+        history.check_final(self.PARTITION, 2, {2: b"p:2"})
+
     def test_two_values_at_one_offset(self) -> None:
         """Acknowledged twice, with different records."""
         history = History()
