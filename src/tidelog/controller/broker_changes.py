@@ -18,7 +18,7 @@ from tidelog.controller.elections import (
     unclean_allowed,
 )
 from tidelog.controller.events import BrokersChanged, LogEndsLearned, MarksChanged, ReplicasFailed, ReplicasPostponed
-from tidelog.controller.lost_tails import complete_members, may_lack_tail, put_in_doubt
+from tidelog.controller.lost_tails import complete_members, may_lack_tail, put_in_doubt, successors
 from tidelog.controller.requests import ControlledShutdown
 from tidelog.controller.state import NodeRead
 from tidelog.controller.turn import ControllerTurn
@@ -189,7 +189,7 @@ def change_marks(turn: ControllerTurn, event: MarksChanged) -> None:
 
 
 def _lead_without_damage(turn: ControllerTurn, topic_partition: TopicPartition, image: PartitionImage) -> None:
-    isr = turn.state.whole_replicas(topic_partition, image.isr)
+    isr = successors(turn, topic_partition, image.isr)
     online = online_replicas(turn, topic_partition, image)
     leader = image.leader if image.leader in isr else choose_leader(image.replicas, isr, online)
     if leader is not None and len(isr) < len(image.isr):
@@ -298,7 +298,7 @@ def lead_elsewhere(turn: ControllerTurn, event: ReplicasPostponed) -> None:
     for topic_partition in event.partitions:
         image = turn.state.image.partition(topic_partition)
         if image is not None and image.leader == event.broker_id:
-            isr = [id for id in turn.state.whole_replicas(topic_partition, image.isr) if id != event.broker_id]
+            isr = [id for id in successors(turn, topic_partition, image.isr) if id != event.broker_id]
             if choose_leader(image.replicas, isr, online_replicas(turn, topic_partition, image)) is not None:
                 led.append(topic_partition)
     remove_replicas(turn, {event.broker_id: led})
@@ -332,7 +332,7 @@ def shut_down(turn: ControllerTurn, request: ControlledShutdown) -> list[TopicPa
     ]
     remaining = []
     for topic_partition, image in [item for item in held if item[1].leader == leaving]:
-        isr = [id for id in state.whole_replicas(topic_partition, image.isr) if id not in state.shutting_down]
+        isr = [id for id in successors(turn, topic_partition, image.isr) if id not in state.shutting_down]
         successor = choose_leader(image.replicas, isr, online_replicas(turn, topic_partition, image))
         if successor is None:
             remaining.append(topic_partition)

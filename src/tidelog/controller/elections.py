@@ -324,9 +324,10 @@ def elect_preferred_of_node(turn: ControllerTurn, event: PreferredElectionReques
 def can_prefer(turn: ControllerTurn, topic_partition: TopicPartition, image: PartitionImage) -> bool:
     """Whether the first assigned replica could lead now: live, in sync, and not known to have lost records.
 
-    A partition without a leader waits for another member of its ISR, or for the ends of logs (`elect`).
+    A partition without a leader waits for another member of its ISR, or for the ends of logs (`elect`). In a doubt the
+    ISR has members that were away; a leader that lives leads on.
     """
-    if image.leader == NO_LEADER:
+    if image.leader == NO_LEADER or topic_partition in turn.state.in_doubt:
         return False
     preferred = image.replicas[0] if image.replicas else NO_LEADER
     if preferred not in image.isr or not turn.state.is_online(preferred, topic_partition):

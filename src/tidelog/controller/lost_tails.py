@@ -59,6 +59,13 @@ def complete_members(
     return [id for id in present if id in doubt.seemed_to_stay] or present or complete
 
 
+def successors(turn: ControllerTurn, topic_partition: TopicPartition, members: Sequence[BrokerId]) -> list[BrokerId]:
+    """Those of some members of an ISR that may lead instead of a leader that lives: in a doubt, those that stayed."""
+    if topic_partition in turn.state.in_doubt:
+        return complete_members(turn, topic_partition, members)
+    return turn.state.whole_replicas(topic_partition, members)
+
+
 def _registered(turn: ControllerTurn) -> dict[BrokerId, BrokerEpoch]:
     return {id: registration.epoch for id, registration in turn.state.image.brokers.items()}
 

@@ -16,7 +16,13 @@ from tidelog.controller.events import (
     MembersDue,
     SessionsProven,
 )
-from tidelog.controller.requests import AlterReassignments, ElectionType, ElectLeaders, ReassignPartition
+from tidelog.controller.requests import (
+    AlterReassignments,
+    ControlledShutdown,
+    ElectionType,
+    ElectLeaders,
+    ReassignPartition,
+)
 from tidelog.controller.settings import ControllerSettings
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.metadata.operations import Create, Delete
@@ -454,6 +460,31 @@ class TestSessionsThatOutliveTheirBrokers:
         assert cluster.state == (0, (0, 1, 2))
         [outcome] = cluster.ask(ElectLeaders(ElectionType.PREFERRED, [T0]))
         assert outcome.error is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+    @pytest.fixture
+    def bounced(self) -> Booted:
+        """Broker 0 leads; 1, the preferred replica, was killed and is back; the machine of 5 was booted anew."""
+        cluster = Booted([1, 0, 2])
+        cluster.live(broker(0, 1), broker(2, 3))
+        cluster.live(broker(0, 1), broker(1, 2), broker(2, 3))
+        cluster.propose(0, 1, 2)
+        cluster.unclean(1)
+        cluster.booted(5)
+        cluster.brokers |= {BrokerId(1): broker(1, LATER), BrokerId(5): broker(5, LATER)}
+        cluster.term(2)
+        assert cluster.state == (0, (0, 1, 2))
+        return cluster
+
+    def test_a_member_that_was_away_is_not_preferred_meanwhile(self, bounced: Booted) -> None:
+        [outcome] = bounced.ask(ElectLeaders(ElectionType.PREFERRED, [T0]))
+        assert outcome.error is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        bounced.log_end(2, 95)
+        assert bounced.state == (0, (0, 2))
+
+    def test_a_member_that_was_away_does_not_follow_a_leader_that_stops(self, bounced: Booted) -> None:
+        """One that stayed does."""
+        assert bounced.ask(ControlledShutdown(BrokerId(0), bounced.brokers[BrokerId(0)].epoch)) == []
+        assert bounced.state == (2, (2,))
 
     def test_brokers_hear_that_a_member_is_back(self) -> None:
         """It never left the ISR; all others have shown clients its replica as offline."""
