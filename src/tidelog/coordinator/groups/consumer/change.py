@@ -8,7 +8,7 @@ Both protocols come through here: heartbeats of KIP-848, and the JoinGroup of me
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tidelog.coordinator.groups.consumer import records
@@ -128,8 +128,12 @@ class GroupChange:
         self.target = target
         self.assignment_epoch = self.epoch
 
-    def move(self, owned: Partitions | None) -> ConsumerMember:
-        """Brings the member a step nearer to its target; the member after it."""
+    def move(self, owned: Partitions | None, known_epoch: int | None = None) -> ConsumerMember:
+        """Brings the member a step nearer to its target; the member after it.
+
+        `known_epoch`: the one before the member's, where it has shown by it that it did not get the last answer. It may
+        miss the next one, too, so it goes on to be known by that epoch.
+        """
         turn, group, member = self.turn, self.group, self.after
         assert member is not None
         if member.is_reconciled_to(self.assignment_epoch):
@@ -141,6 +145,8 @@ class GroupChange:
         moved = reconcile(member, self.assignment_epoch, target, group.is_free, owned)
         if moved == member:
             return member
+        if known_epoch is not None:
+            moved = replace(moved, previous_epoch=known_epoch)
         turn.write(records.current(group.group_id, moved))
         if moved.classic is None:
             if moved.state is MemberState.UNREVOKED_PARTITIONS:

@@ -75,7 +75,8 @@ def heartbeat(turn: ConsumerTurn, event: ConsumerHeartbeat) -> ConsumerHeartbeat
         replace_static(turn, group, replaced, before)
     change.advance(is_needed=change.subscribe())
     change.assign()
-    after = change.move(event.owned)
+    is_behind = before is not None and JOINING_EPOCH < event.epoch < before.epoch
+    after = change.move(event.owned, event.epoch if is_behind else None)
     if isinstance(former, ClassicGroup):
         if not fit(turn, turn.result.writes):
             raise KafkaError(

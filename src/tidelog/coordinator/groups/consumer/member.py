@@ -60,7 +60,8 @@ class ConsumerMember:
     epoch: int = 0
     """The target that it works towards, or has; -2: a static member that has left for a while."""
     previous_epoch: int = 0
-    """The one before, by which it is known when it did not get the answer with the new one."""
+    """The one before, by which it is known when it did not get the answer with the new one; the last that it has shown
+    to have got."""
     state: MemberState = MemberState.STABLE
     instance_id: str | None = None
     rack_id: str | None = None

@@ -156,6 +156,23 @@ def test_the_assignment_is_told_when_it_changes_or_is_asked_for() -> None:
     assert consumer.last.assignment == {A: frozenset(range(6))}
 
 
+def test_answers_are_lost_one_after_the_other() -> None:
+    """The member is known by the last epoch that it has shown to have, however often the group has moved on."""
+    world = World()
+    first, *others = [Consumer(world, str(number)) for number in range(1, 5)]
+    for consumer in (first, *others, first, *others):
+        consumer.step()
+    known = first.epoch
+    for consumer in others:
+        consumer.leave()
+        assert first.heartbeat(lose=True, full=True) is ErrorCode.NONE
+    member = world.group.members["1"]
+    assert member.previous_epoch == first.epoch == known
+    assert member.epoch == known + len(others)
+    first.step()
+    assert (first.epoch, first.owned) == (member.epoch, {A: frozenset(range(6))})
+
+
 def test_an_assignment_whose_answer_was_lost() -> None:
     """It is told once: a member that missed an answer says all there is to say, and is told all of its assignment.
 
