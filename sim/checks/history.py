@@ -173,10 +173,11 @@ class History:
         """A produce request, first sent at `sent_at`, was answered without an error."""
         history = self.of(partition)
         if self.largest_isr is not None and guarantee is not Guarantee.LEADER:
-            size = self.largest_isr(partition, sent_at)
-            if size < self.min_insync_replicas and self.holders is not None:
-                # A leader that has not heard yet how small the ISR is waits for all that it knows of.
-                size = self.holders(partition, base_offset)
+            # A leader that has not heard yet how small the ISR is waits for all that it knows of; in the end it is the
+            # replicas that count.
+            size = (
+                self.largest_isr(partition, sent_at) if self.holders is None else self.holders(partition, base_offset)
+            )
             require(
                 1,
                 size >= self.min_insync_replicas,

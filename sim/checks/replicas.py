@@ -93,8 +93,11 @@ class ReplicaChecker:
         return self._refresh(machine, partition).end
 
     def holders(self, partition: TopicPartition, offset: int) -> int:
-        """How many machines' logs go beyond an offset."""
-        return sum(self.end(machine, partition) > offset for machine in self._machines)
+        """How many machines' logs go beyond an offset, or may have gone beyond it before they were cut."""
+        return sum(
+            self.end(machine, partition) > offset or (machine.name, partition) in self.shrunk
+            for machine in self._machines
+        )
 
     def check(self) -> None:
         """Raises InvariantBrokenError."""
