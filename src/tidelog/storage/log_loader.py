@@ -11,7 +11,8 @@ index entry is found where a segment is scanned, nowhere else.
 
 Where recovery has to cut a log although valid batches follow, the records in between are lost here: the log is damaged
 (`damage`), which the controller is told before the broker registers, so that another replica leads. The same holds
-after a kill without a reboot where an index in the middle of the log has lost its .log file.
+after a kill without a reboot where the indexes of a segment, in the middle of the log or before what is left of it,
+have lost their .log file: whatever removes a segment renames that file first, and keeps it until the indexes are gone.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from tidelog.storage.file_names import (
     TIME_INDEX,
     TRANSACTION_INDEX,
     parse_segment_file,
+    segment_file,
 )
 from tidelog.storage.log import Log
 from tidelog.storage.log_recovery import recover_log
@@ -97,11 +99,11 @@ def load_log(
     )
     log.cleaned_offset = None if cleaned_offset is None else Offset(cleaned_offset)
     log.damage = read_damage(disk, directory)
-    if same_boot and not clean and not config.compacted and log.cleaned_offset is None:
-        # No power cut has kept one change of a name and lost another: an index in the middle tells of a lost segment.
-        # Above the recovery point the scan finds it, and cuts what follows.
-        durable = [each.base_offset for each in segments if each.base_offset <= recovery_point]
-        sizes_at_stop = {base: 1 for base in emptied if durable and base < durable[-1]}
+    if segments and same_boot and not clean and not config.compacted and log.cleaned_offset is None:
+        # No power cut has kept one change of a name and lost another: an index without batches tells of a lost segment.
+        # Above the recovery point the scan finds it, and cuts what follows, unless it was the first.
+        durable = max((each.base_offset for each in segments if each.base_offset <= recovery_point), default=0)
+        sizes_at_stop = {base: 1 for base in emptied if base < durable or base <= segments[0].base_offset}
     shortened = note_holes(log, sizes_at_stop, log_start_offset) if log.segments else set()
     is_as_stopped, durable_to = clean, recovery_point
     try:
@@ -169,7 +171,7 @@ def _open_segments(
     for offset in sorted(names):
         suffixes = names[offset]
         if LOG not in suffixes:
-            if INDEX in suffixes and disk.stat(f"{directory}/{offset:020d}{INDEX}").size and segments:
+            if _has_entries(disk, directory, offset, suffixes):
                 emptied.append(offset)
             for suffix in [each for each in _INDEX_SIZES if each in suffixes]:
                 logger.warning("orphaned_index_removed: directory=%s offset=%d suffix=%s", directory, offset, suffix)
@@ -185,16 +187,31 @@ def _open_segments(
                 index_size = disk.stat(segment.path(suffix)).size
                 if index_size % entry_size or (index_size and not size):
                     damaged.add(segment)
-                if suffix == INDEX and index_size and not size and len(segments) > 1:
-                    emptied.append(offset)
             elif suffix != TRANSACTION_INDEX and segment.has_index_files:
                 damaged.add(segment)
                 disk.open(segment.path(suffix), create=True).close()
+    emptied += [
+        each.base_offset
+        for each in segments[:-1]
+        if not each.size and _has_entries(disk, directory, each.base_offset, names[each.base_offset])
+    ]
     for index, segment in enumerate(segments):
         end = segments[index + 1].base_offset if index + 1 < len(segments) else None
         if TRANSACTION_INDEX in names[segment.base_offset] and not _may_be_true(segment, end):
             damaged.add(segment)
     return segments, damaged, emptied
+
+
+def _has_entries(disk: Disk, directory: str, base_offset: int, suffixes: set[str]) -> bool:
+    """Whether one of the indexes of a segment without batches has entries; zeros are room for them."""
+    for suffix in suffixes.intersection((INDEX, TIME_INDEX)):
+        file = disk.open(f"{directory}/{segment_file(base_offset, suffix)}", read_only=True)
+        try:
+            if any(file.pread(_INDEX_SIZES[suffix], 0)):
+                return True
+        finally:
+            file.close()
+    return False
 
 
 def _may_be_true(segment: Segment, end: int | None) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.storage.support import TP, FaultyDisk, batch, fill, open_log, open_manager, read_all
+from tests.unit.storage.support import NOW_MS, TP, FaultyDisk, batch, fill, names, open_log, open_manager, read_all
 
 from tidelog.storage.damage import DAMAGE_FILE, KEPT_FILES_MAX
 from tidelog.storage.log import Log
@@ -192,13 +192,57 @@ def test_a_durable_segment_that_is_gone_after_a_kill_is_a_hole(tmp_path: Path, h
     assert log.log_end_offset == 14
 
 
-def test_an_index_that_retention_has_left_is_no_hole(tmp_path: Path) -> None:
-    """A kill came between the names of one segment; the checkpoint does not have the new start yet."""
+@pytest.mark.parametrize("batches", [14, 5])
+@pytest.mark.parametrize("harm", [Path.unlink, empty])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_first_segment_that_is_gone_after_a_kill_is_a_loss(
+    tmp_path: Path, batches: int, harm: Callable[[Path], None], suffix: str
+) -> None:
+    """Either of its indexes tells of it, whatever was flushed: the log began before what is left of it."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, batches, leader_epoch=3)
+    log.roll(NOW_MS)
+    manager.abandon()
+    harm(segment(Path(log.directory), 0))
+    (Path(log.directory) / f"{0:020d}{suffix}").unlink()
+    manager, log = reopened(tmp_path, config=CONFIG)
+    assert log.damage is not None
+    assert log.damage.has_hole
+    assert log.damage.lost_end == batches
+    manager.close()
+    _, log = reopened(tmp_path, config=CONFIG)
+    assert log.damage is not None, "until another replica has filled it"
+
+
+@pytest.mark.parametrize("removed", [[".log.deleted"], [".log.deleted", ".index", ".timeindex"]])
+def test_an_index_that_retention_has_left_is_no_hole(tmp_path: Path, removed: list[str]) -> None:
+    """A kill came between the names of one segment; the checkpoint does not have the new start yet. Nor does it matter
+    where a kill of the start behind it comes: the .log file goes last."""
     folder = crashed(tmp_path, 14, config=CONFIG)
-    segment(folder, 0).unlink()
+    segment(folder, 0).rename(folder / f"{0:020d}.log.deleted")
+    disk = FaultyDisk()
+    disk.fail("unlink", f"{0:020d}.log.deleted")
+    open_manager(tmp_path, tmp_path.parent / f"{tmp_path.name}-other", disk=disk, config=CONFIG).abandon()
+    assert names(folder, [".deleted"]) == [f"{0:020d}.log.deleted"]
+    for suffix in removed:
+        (folder / f"{0:020d}{suffix}").unlink(missing_ok=True)
     _, log = reopened(tmp_path, config=CONFIG)
     assert log.damage is None
     assert log.log_start_offset == 5
+
+
+def test_a_segment_that_was_about_to_be_made_is_no_hole(tmp_path: Path) -> None:
+    """Its indexes come first, with zeros for their entries: the log was to begin anew, before what it has."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 14)
+    log.update_high_watermark(14)
+    log.advance_start(5)
+    log.delete_old_segments(NOW_MS)
+    manager.abandon()
+    for suffix in (".index", ".timeindex"):
+        (Path(log.directory) / f"{2:020d}{suffix}").write_bytes(bytes(1200))
+    _, log = reopened(tmp_path, config=CONFIG)
+    assert (log.damage, log.log_start_offset) == (None, 5)
 
 
 @pytest.mark.parametrize("clean", [True, False])
