@@ -18,7 +18,7 @@ from tidelog.records.batch import HEADER_SIZE, MAGIC, BatchHeader, InvalidBatch,
 from tidelog.records.batch_header import SIZE_PREFIX
 from tidelog.storage.checked_ranges import NOTHING_ROTTEN, CheckUnderWay, Verified
 from tidelog.storage.errors import CorruptIndex, WouldBlock
-from tidelog.storage.file_names import INDEX, LOG
+from tidelog.storage.file_names import INDEX, LOG, TIME_INDEX
 from tidelog.storage.offset_index import (
     NO_TIMESTAMP,
     OFFSET_ENTRY_SIZE,
@@ -286,11 +286,11 @@ class SegmentLookups(SegmentFiles):
             self._repaired(lambda: self._read_max_timestamp(blocking=blocking), blocking=blocking)
 
     def _read_max_timestamp(self, *, blocking: bool) -> None:
-        timestamp, offset = self.time_index.last(blocking=blocking)
+        newest = self.time_index.last(blocking=blocking)
+        timestamp, offset = newest
         # Batches behind the last time entry were not yet late enough for an entry, or came after it.
-        entry = self.offset_index.lookup(offset, blocking=blocking)
         # What a finished index says is the greatest; a header that contradicts it may have been misread.
-        for found in self._headers_from(entry, blocking=blocking):
+        for found in self._headers_as_late_as(newest, offset, blocking=blocking):
             header: BatchHeader | None = found.header
             if self._is_unfinished or found.header.max_timestamp > timestamp:
                 header = self._sound_header(found, blocking=blocking)
@@ -298,6 +298,24 @@ class SegmentLookups(SegmentFiles):
                 timestamp, offset = header.max_timestamp, header.last_offset
         self.max_timestamp, self.max_timestamp_offset = timestamp, offset
         self._timestamp_known = True
+
+    def _headers_as_late_as(self, entry: TimeEntry, offset: int, *, blocking: bool) -> Iterator[FoundBatch]:
+        """The batches from the one that holds `offset` on, or a little before; `offset` is not below that of `entry`.
+
+        No checksum covers the time index, and retention goes by it. So `CorruptIndex` where the batch that `entry`
+        names comes by, and is sound, and has another greatest timestamp; or where it does not come.
+        """
+        is_confirmed = entry.timestamp == NO_TIMESTAMP or offset > entry.offset
+        for found in self._headers_from(self.offset_index.lookup(offset, blocking=blocking), blocking=blocking):
+            header = found.header
+            if not is_confirmed and header.last_offset >= entry.offset:
+                is_told = header.base_offset <= entry.offset and header.max_timestamp == entry.timestamp
+                if not is_told and not self.rotten and self._sound_header(found, blocking=blocking) is not None:
+                    break
+                is_confirmed = True
+            yield found
+        if not is_confirmed and not self.rotten:
+            raise CorruptIndex(f"{self.path(TIME_INDEX)} has {tuple(entry)}, the log does not")
 
     def _sound_header(self, found: FoundBatch, *, blocking: bool) -> BatchHeader | None:
         """The header of a batch, read anew with all that its checksum covers; None where that does not hold."""
@@ -319,11 +337,13 @@ class SegmentLookups(SegmentFiles):
         )
 
     def _find_timestamp(self, timestamp: int, start_offset: int, *, blocking: bool) -> tuple[int, int, int] | None:
-        offset = max(self.time_index.lookup(timestamp, blocking=blocking).offset, start_offset)
-        entry = self.offset_index.lookup(offset, blocking=blocking)
-        for found in self._headers_from(entry, blocking=blocking):
+        entry = self.time_index.lookup(timestamp, blocking=blocking)
+        if entry.timestamp > timestamp:
+            raise CorruptIndex(f"{self.path(TIME_INDEX)} is not sorted at {tuple(entry)}")
+        offset = max(entry.offset, start_offset)
+        for found in self._headers_as_late_as(entry, offset, blocking=blocking):
             header = found.header
-            if header.max_timestamp < timestamp or header.last_offset < start_offset:
+            if header.max_timestamp < timestamp or header.last_offset < offset:
                 continue
             for record in read_records(self.batch_bytes(found, blocking=blocking)):
                 if record.timestamp >= timestamp and record.offset >= start_offset:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.unit.storage.support import NOW_MS, FaultyDisk, batch, fill, open_log, read_all
 
 from tidelog.model.errors import KafkaError
+from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
+from tidelog.storage.log_manager import LogManager
 
 CONFIG = LogConfig(index_interval_bytes=200, segment_index_bytes=960)
 
@@ -135,4 +138,78 @@ def test_indexes_without_a_log_go_in_the_same_order_each_time(tmp_path: Path, ca
     removed = [record.args[2] for record in caplog.records if record.msg.startswith("orphaned_index_removed")]  # type: ignore[index]
     assert removed == suffixes
     assert files(tmp_path, 90) == []
+    manager.close(8)
+
+
+def damaged_time_index(path: Path, damage: Callable[[bytes], bytes]) -> tuple[LogManager, Log]:
+    """A log whose first segment is closed, with a late record in its middle and ascending ones around it, started again
+    after a clean stop and a damage to that segment's time index."""
+    manager, log = open_log(path, config=CONFIG)
+    for number in range(12):
+        timestamp = NOW_MS + (50_000 if number == 7 else number * 1000)
+        log.append(batch(b"." * 100, timestamp=timestamp), leader_epoch=0, now_ms=NOW_MS)
+    log.roll(NOW_MS)
+    fill(log, 1)
+    log.update_high_watermark(log.log_end_offset)
+    manager.close(7)
+    file = path / "topicone-0" / f"{0:020d}.timeindex"
+    file.write_bytes(damage(file.read_bytes()))
+    return open_log(path, config=CONFIG)
+
+
+def last_entry(timestamp: int, offset: int) -> Callable[[bytes], bytes]:
+    return lambda content: content[:-12] + timestamp.to_bytes(8, "big") + offset.to_bytes(4, "big")
+
+
+def flipped(position: int, bit: int) -> Callable[[bytes], bytes]:
+    """A bit of the file; a negative position counts from its end."""
+
+    def flip(content: bytes) -> bytes:
+        changed = bytearray(content)
+        changed[position] ^= 1 << bit
+        return bytes(changed)
+
+    return flip
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        last_entry(NOW_MS + 1, 11),  # Early, and behind the latest record.
+        last_entry(NOW_MS + 1, 7),
+        last_entry(NOW_MS + 90_000, 7),
+        last_entry(NOW_MS + 50_000, 11),
+        last_entry(NOW_MS + 50_000, 4000),
+        flipped(-5, 4),
+        flipped(-1, 0),
+        lambda content: content[:-12],
+        lambda content: content[:12],
+    ],
+)
+def test_retention_goes_by_the_records_not_by_a_damaged_time_index(
+    tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    """What the newest entry says is compared with its batch: neither is a segment deleted early, nor kept for ever."""
+    manager, log = damaged_time_index(tmp_path, damage)
+    config = LogConfig(index_interval_bytes=200, segment_index_bytes=960, retention_ms=1000)
+    log.set_config(config)
+    assert log.delete_old_segments(NOW_MS + 51_000) == 0
+    assert log.segments[0].max_timestamp_so_far() == (NOW_MS + 50_000, 7)
+    assert log.delete_old_segments(NOW_MS + 51_001) > 0
+    manager.close(8)
+
+
+@pytest.mark.parametrize("entry", range(4))
+@pytest.mark.parametrize("bit", [3, 17, 40, 64, 66, 71, 90])
+def test_offsets_for_timestamps_are_right_over_a_damaged_time_index(tmp_path: Path, entry: int, bit: int) -> None:
+    """Whichever bit of an entry is flipped: an entry is compared with the batch that it names before it is used."""
+    manager, log = damaged_time_index(tmp_path, flipped(12 * entry + 11 - bit // 8, bit % 8))
+    for number in range(12):
+        expected = min(number, 7)
+        found = log.offset_for_timestamp(NOW_MS + number * 1000, up_to_offset=log.log_end_offset)
+        assert found is not None
+        assert found[1] == expected
+    greatest = log.offset_for_timestamp(-3, up_to_offset=log.log_end_offset)
+    assert greatest is not None
+    assert greatest[:2] == (NOW_MS + 50_000, 7)
     manager.close(8)
