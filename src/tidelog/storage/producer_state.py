@@ -291,7 +291,9 @@ class ProducerState:
         for transaction in update.completed:
             still_open.pop(transaction.first_offset, None)
             if transaction.is_aborted:
-                stable_offset = next(iter(still_open), transaction.last_offset + 1)
+                # What the same append has started behind the marker was not open yet.
+                behind = transaction.last_offset + 1
+                stable_offset = min(next(iter(still_open), behind), behind)
                 aborted.append(
                     AbortedTransaction(
                         transaction.producer_id, transaction.first_offset, transaction.last_offset, stable_offset

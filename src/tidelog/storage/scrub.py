@@ -6,6 +6,9 @@ A slice is a task for an I/O thread. What is wrong is noted as a read would note
 is `log.scrub.max.bytes.per.second`, and at most one part in `REST` + 1 of the time is spent on slices: where the device
 is busy they take longer, and so do the rests.
 
+The transaction index of a segment, which no checksum covers, is compared with the segment's markers, and written anew
+where it differs (`transaction_scan`). The time index is compared when it is used (`segment_lookups`).
+
 Where a pass has come to stands in a small file of the directory, which neither Kafka nor older versions read: the
 segment that it is in, when it began, and when the one before it ended.
 """
@@ -17,7 +20,9 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.ports.disk import replace_file
+from tidelog.storage.log_config import LONG_MAX
 from tidelog.storage.tasks import SimpleTask
+from tidelog.storage.transaction_scan import compare_transactions, transaction_scan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from tidelog.storage.log_directory import LogDirectory
     from tidelog.storage.segment import Segment
     from tidelog.storage.tasks import DiskTask
+    from tidelog.storage.transaction_scan import IndexFlaws, TransactionScan
 
 logger: Final = logging.getLogger(__name__)
 
@@ -59,8 +65,12 @@ class DirectoryScrub:
         self.position = 0
         self.next_offset: int | None = None
         """What was read of that segment, and the offset behind it."""
+        self.transactions: TransactionScan | None = None
+        """Of what was read of that segment; None where its transaction index is not to be compared."""
         self.segments_read = self.bytes_read = self.rotten = 0
         """Of the pass under way, since the broker started."""
+        self._segment: Segment | None = None
+        """The one that is being read."""
         self._names: list[TopicPartition] | None = None
         """The logs still to be read, last first; None until the pass goes on in this process."""
 
@@ -119,14 +129,15 @@ class DirectoryScrub:
             segments = [] if log is None else log.segments
             segment = next((each for each in segments if each.base_offset >= first and each.size), None)
             if log is not None and segment is not None:
-                self._stand_at((*name, segment.base_offset))
+                self._stand_at((*name, segment.base_offset), segment)
                 return log, segment
             names.pop()
         return None
 
-    def _stand_at(self, at: tuple[str, int, int]) -> None:
-        if at != self.at:
-            self.at, self.position = at, 0
+    def _stand_at(self, at: tuple[str, int, int], segment: Segment) -> None:
+        if at != self.at or segment is not self._segment:
+            # A compaction may have put another in its place.
+            self.at, self.position, self._segment = at, 0, segment
 
     def leave_segment(self) -> None:
         """The rest of the segment is not to be read in this pass."""
@@ -204,11 +215,25 @@ class Scrub:
     def _slice_task(self, scrub: DirectoryScrub, log: Log, segment: Segment) -> DiskTask:
         check = log.segment_check(segment)
         start, next_offset = scrub.position, scrub.next_offset if scrub.position else segment.base_offset
+        if not start:
+            scrub.transactions = transaction_scan(log, segment)
+        transactions, is_active = scrub.transactions, segment is log.active
         outcome: list[Checked] = []
+        flaws: list[IndexFlaws] = []
 
         def run() -> None:
-            if check is not None and start < check.size and segment.base_offset not in log.rot:
-                outcome.append(check.walk(start, next_offset, min(start + SLICE_BYTES, check.size)))
+            if check is None or start >= check.size or segment.base_offset in log.rot:
+                return
+            checked = check.walk(start, next_offset, min(start + SLICE_BYTES, check.size))
+            outcome.append(checked)
+            if transactions is None or checked.flaw is not None or checked.next_offset is None:
+                return
+            with segment.log_file as file:
+                transactions.take(file.pread(checked.end - start, start))
+            if checked.end >= check.size:
+                found = compare_transactions(segment, transactions, checked.next_offset if is_active else LONG_MAX)
+                if found is not None:
+                    flaws.append(found)
 
         def finish(error: OSError | None) -> None:
             if error is not None and not isinstance(error, FileNotFoundError):
@@ -220,6 +245,9 @@ class Scrub:
                 return
             (checked,) = outcome
             scrub.bytes_read += self.slice_bytes
+            is_same = transactions is not None and log.truncations == transactions.truncations
+            if flaws and is_same and log.segment_check(segment) is not None:
+                log.mend_transaction_index(segment, flaws[0])
             if checked.flaw is not None:
                 scrub.rotten += 1
                 log.found_rot(segment.base_offset, checked.next_offset or segment.base_offset, checked.flaw)

@@ -10,10 +10,12 @@ from tests.unit.storage.test_rot import flip
 
 from tidelog.model.identifiers import TopicPartition
 from tidelog.ports.real import SystemDisk
+from tidelog.storage import scrub as scrub_module
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_manager import LogManager
 from tidelog.storage.rot import Rot
 from tidelog.storage.scrub import CHECKPOINT_MS, REST, REST_MS_MIN, SCRUB_CHECKPOINT, Scrub, rest_ms
+from tidelog.storage.segment import Segment
 from tidelog.storage.tasks import run_now
 
 INTERVAL_MS = 1_000_000
@@ -123,3 +125,22 @@ def test_logs_and_segments_that_go_meanwhile_are_passed_by(tmp_path: Path) -> No
     assert len(run(scrub)) >= 4
     assert manager.online_directories
     assert found(manager) == []
+
+
+def test_a_segment_that_another_has_replaced_is_read_from_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compaction comes between two slices: the position was one in the old file."""
+    monkeypatch.setattr(scrub_module, "SLICE_BYTES", 100)
+    clock = StandingClock()
+    manager = filled(tmp_path, clock)
+    log = manager.get(TP)
+    assert log is not None
+    scrub = scrub_of(manager, clock)
+    assert len(run(scrub, 1)) == 1
+    assert scrub.directories[0].position > 0
+    old = log.segments[0]
+    new = Segment(log.folder.environment.pool, log.directory, 0, log.config, size=old.size, created_ms=NOW_MS)
+    log.segments = [new, *log.segments[1:]]
+    assert scrub.next_task(INTERVAL_MS) is not None
+    assert scrub.directories[0].position == 0
