@@ -59,7 +59,7 @@ class Checked(NamedTuple):
 class SegmentCheck:
     """What is known of the log around one segment, for the batches in it to be judged by."""
 
-    __slots__ = ("_end_offset", "_epochs", "_now_ms", "_rotten", "_segment", "_size", "ahead")
+    __slots__ = ("_end_offset", "_epochs", "_must_reach_end", "_now_ms", "_rotten", "_segment", "_size", "ahead")
 
     def __init__(
         self,
@@ -70,13 +70,16 @@ class SegmentCheck:
         end_offset: int,
         now_ms: int,
         rotten: Mapping[int, int],
+        must_reach_end: bool = False,
     ) -> None:
         """`size` is the segment's; `end_offset` is where the next one begins, or the log ended when it had this size,
-        or later. `now_ms` is monotonic time. `rotten`: as `Segment.rotten`, what is passed by.
+        or later. `now_ms` is monotonic time. `rotten`: as `Segment.rotten`, what is passed by. `must_reach_end`: the
+        last batch ends at `end_offset`, else some are missing.
         """
         self._segment = segment
         self._epochs = epochs
         self._end_offset = end_offset
+        self._must_reach_end = must_reach_end
         self._now_ms = now_ms
         self._size = size
         self._rotten = rotten
@@ -173,7 +176,16 @@ class SegmentCheck:
         `next_offset` is where the batch before `start` ended, None where that is not known. OSError.
         """
         with self._segment.log_file as file:
-            return self._walk(file, start, next_offset, must=end - 1, end=end, blocking=True)
+            checked = self._walk(file, start, next_offset, must=end - 1, end=end, blocking=True)
+        if checked.flaw is None and checked.end >= self._size and self.is_missing_from(checked.next_offset):
+            return Checked(
+                checked.end, checked.next_offset, f"is missing: the next segment begins at {self._end_offset}"
+            )
+        return checked
+
+    def is_missing_from(self, next_offset: int | None) -> bool:
+        """Whether batches are missing behind the segment's last one, which ends at `next_offset`."""
+        return self._must_reach_end and next_offset is not None and next_offset < self._end_offset
 
     def _walk(
         self,

@@ -557,6 +557,12 @@ class Log(DurableLog):
             flaws.wrong,
         )
 
+    @property
+    def is_gapless(self) -> bool:
+        """Whether each segment ends where the next one begins: not where compaction was at work, or a hole is noted."""
+        has_hole = self.damage is not None and self.damage.has_hole
+        return not (self.config.compacted or self.cleaned_offset is not None or has_hole)
+
     def is_whole(self) -> None:
         """What was lost is there again, or nothing more is to be had. `KafkaError` KAFKA_STORAGE_ERROR."""
         if self.damage is not None:

@@ -12,8 +12,10 @@ from bisect import bisect_left
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import LeaderEpoch, Offset
 from tidelog.ports.disk import FileRange
+from tidelog.records.errors import InvalidBatch
 from tidelog.storage.file_pool import UnheldFile
 from tidelog.storage.segment import Segment
 from tidelog.storage.segment_order import floor_index, index_behind
@@ -71,11 +73,12 @@ def read_batches(
     min_one_batch: bool,
     blocking: bool,
     check: RangeCheck | None = None,
+    is_gapless: bool = False,
 ) -> ReadResult:
     """The bytes from the batch that holds `offset`, or is the first after it, to below `up_to_offset`; of one segment.
 
     `recent` gives the positions of newly appended batches of the last segment by their first offset, so that readers
-    at the end of the log need no index.
+    at the end of the log need no index. `InvalidBatch` where a segment of a log that `is_gapless` ends below the next.
     """
     last = len(segments) - 1
     for index in range(floor_index(segments, offset), last + 1):
@@ -85,6 +88,11 @@ def read_batches(
         if position is None:
             found = segment.find(offset, blocking=blocking)
             if found is None:
+                if is_gapless and index < last and offset < segments[index + 1].base_offset:
+                    raise InvalidBatch(
+                        ErrorCode.CORRUPT_MESSAGE,
+                        f"is missing: its segment ends below {segments[index + 1].base_offset}",
+                    )
                 continue  # Compaction has left a gap at the end of that segment.
             position, first_size = found.position, found.header.size
         end = segment.size

@@ -122,6 +122,11 @@ class ReadableLog:
         return segments[0].size if len(segments) == 1 else sum(segment.size for segment in segments)
 
     @property
+    def is_gapless(self) -> bool:
+        """Whether each segment ends where the next one begins: compaction leaves gaps."""
+        return not self.config.compacted
+
+    @property
     def is_offline(self) -> bool:
         """Whether its directory has failed."""
         return self.folder.owner.failure is not None
@@ -180,6 +185,7 @@ class ReadableLog:
                 min_one_batch=min_one_batch,
                 blocking=blocking,
                 check=check,
+                is_gapless=self.is_gapless,
             )
         except InvalidBatch as error:
             segment = segments[floor_index(segments, offset)]
@@ -210,10 +216,19 @@ class ReadableLog:
         self, segment: Segment, end_offset: int | None, now_ms: int, rotten: Mapping[int, int]
     ) -> SegmentCheck:
         size = segment.size  # Before the log's end: an append beside us moves that later.
+        must_reach_end = end_offset is not None and self.is_gapless
         if end_offset is None:
             end_offset = self.log_end_offset
         epochs = self.epochs.entries
-        return SegmentCheck(segment, epochs, size=size, end_offset=end_offset, now_ms=now_ms, rotten=rotten)
+        return SegmentCheck(
+            segment,
+            epochs,
+            size=size,
+            end_offset=end_offset,
+            now_ms=now_ms,
+            rotten=rotten,
+            must_reach_end=must_reach_end,
+        )
 
     def segment_check(self, segment: Segment) -> SegmentCheck | None:
         """What all batches of one of the log's segments are judged by; None where it is not the log's any more."""

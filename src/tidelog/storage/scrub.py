@@ -127,7 +127,9 @@ class DirectoryScrub:
             log = self.directory.logs.get(name)
             first = base_offset if name == (topic, partition) else 0
             segments = [] if log is None else log.segments
-            segment = next((each for each in segments if each.base_offset >= first and each.size), None)
+            # An empty segment before others may have lost what it had.
+            closed_or_filled = (each for each in segments if each.size or each is not segments[-1])
+            segment = next((each for each in closed_or_filled if each.base_offset >= first), None)
             if log is not None and segment is not None:
                 self._stand_at((*name, segment.base_offset), segment)
                 return log, segment
@@ -222,7 +224,7 @@ class Scrub:
         flaws: list[IndexFlaws] = []
 
         def run() -> None:
-            if check is None or start >= check.size or segment.base_offset in log.rot:
+            if check is None or (start and start >= check.size) or segment.base_offset in log.rot:
                 return
             checked = check.walk(start, next_offset, min(start + SLICE_BYTES, check.size))
             outcome.append(checked)

@@ -259,11 +259,7 @@ class SegmentLookups(SegmentFiles):
             return question()
         except CorruptIndex as error:
             reason = error
-        with self._pool.lock:
-            if self._rebuilding is None:
-                self._rebuilding = threading.RLock()
-        with self._rebuilding:
-            self.rebuild_indexes()  # Unless the log itself is damaged.
+        self.index_anew()  # Unless the log itself is damaged.
         logger.warning("index_rebuilt: path=%s reason=%s", self.log_file.path, reason)
         return question()
 
@@ -410,6 +406,14 @@ class SegmentLookups(SegmentFiles):
             self.release_files()
         else:
             super().forget_files()
+
+    def index_anew(self) -> None:
+        """As `rebuild_indexes`, in any thread."""
+        with self._pool.lock:
+            if self._rebuilding is None:
+                self._rebuilding = threading.RLock()
+        with self._rebuilding:
+            self.rebuild_indexes()
 
     def rebuild_indexes(self) -> None:
         """Writes both indexes anew from the log. OSError: lookups go on with what was there, or is in memory."""

@@ -178,6 +178,42 @@ def test_the_scrub_mends_a_follower_that_nothing_reads(tmp_path: Path, caplog: p
     run(check())
 
 
+@pytest.mark.parametrize("size", [0, 1, 1.5])
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_closed_segment_that_was_cut_short_is_filled_again(
+    tmp_path: Path, size: float, reads: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a whole batch or within one, in several answers: readers of a follower are not taken past what is missing,
+    and without any the scrub finds it."""
+    monkeypatch.setattr(repairs, "BYTES_MIN", 1)
+
+    async def check() -> None:
+        settings: dict[str, object] = {} if reads else {"log_initial_task_delay_ms": 0, "log_scrub_interval_ms": 0}
+        async with brokers_of(
+            str(tmp_path), 2, replica_selector_class=SELECTOR, log_segment_bytes=600, log_retention_ms=-1, **settings
+        ) as brokers:
+            content = await replicated(brokers, 2)
+            first = positions(content)
+            assert len(first) == 5
+            await brokers.stop(1)
+            (tmp_path / "1" / "segment-sizes").unlink()
+            path = Path(path_of(brokers, 1))
+            os.truncate(path, int(size * first[1]))
+            if not size:
+                for suffix in (".index", ".timeindex"):
+                    path.with_suffix(suffix).write_bytes(b"")
+            await brokers.start(1)
+            if reads:
+                await eventually(lambda: brokers.running[1].node.replicas.get(PARTITION) is not None, "its replica")
+                while (found := await fetch(brokers, 1, 2, "here"))[0] != ErrorCode.NONE or not found[1]:
+                    assert found[1] == b""
+                assert content[first[2] :].startswith(found[1])
+            await eventually(lambda: content_of(brokers, 1) == content, "the follower's file as it was")
+            await eventually(lambda: caplog.text.count("rot_repaired: partition=orders-0 segment=0") > 1, "its repair")
+
+    run(check())
+
+
 def test_what_all_replicas_have_lost_is_said_and_nothing_is_cut(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

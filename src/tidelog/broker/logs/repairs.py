@@ -214,7 +214,7 @@ class Repairs:
 
     def _found(self, repair: _Repair, segment: Segment, damages: list[Damage]) -> None:
         """Begins a round: reads that want what lies behind a damage pass it by from now on."""
-        segment.rotten = {damage.position: damage.end for damage in damages}
+        segment.rotten = {damage.position: damage.end for damage in damages if damage.end > damage.position}
         if damages and repair.segment is None:
             rot = repair.rot
             logger.warning(
@@ -327,9 +327,11 @@ class Repairs:
             return
         log, damage = repair.log, repair.damages[0]
         state = self._state(repair)
-        if state is None or state[1] is not segment:
+        if state is None or state[1] is not segment or log.truncations != repair.truncations:
             self._later(repair, 0)
             return
+        is_longer = len(patch.after) > len(patch.before)
+        is_complete = patch.last_offset + 1 >= state[2].end_offset
         try:
             written = write(segment, patch)
         except OSError as error:
@@ -344,6 +346,8 @@ class Repairs:
         def sync() -> None:
             with segment.log_file as file:
                 file.fsync()
+            if is_longer and is_complete:
+                segment.index_anew()
 
         def synced(error: OSError | None) -> None:
             if error is not None:
@@ -364,7 +368,13 @@ class Repairs:
             )
             repair.damages.popleft()
             repair.since_ms = self._clock.monotonic_ms()
-            if segment.rotten.get(patch.position) == patch.position + len(patch.after):
+            if is_longer and not is_complete:
+                # The end of a segment that was cut short comes in several answers.
+                end = segment.size
+                repair.damages.appendleft(Damage(end, end, patch.last_offset + 1, damage.flaw))
+                segment.rotten = {at: end for at, end in segment.rotten.items() if at != patch.position}
+                self._next_damage(repair)
+            elif segment.rotten.get(patch.position) == patch.position + len(patch.after):
                 segment.rotten = {at: end for at, end in segment.rotten.items() if at != patch.position}
                 self._next_damage(repair)
             else:
