@@ -111,6 +111,7 @@ def test_damage_does_not_make_a_loss_of_what_compaction_has_left_out(tmp_path: P
         file.seek(SIZE + 16)
         file.write(b"\7")  # No magic of the last batch.
     again = reopened(tmp_path)
+    again.set_config(LogConfig(cleanup_policy=frozenset({"compact"})))
     assert [record.offset for record in read_all(again)] == [0, 10]
     assert again.log_end_offset == 11
 
