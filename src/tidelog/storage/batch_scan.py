@@ -15,27 +15,34 @@ _SCAN_CHUNK: Final = 1 << 20
 """Bytes read at once while going through a whole segment."""
 
 
-def contradicts_next(file: File, size: int, position: int, header: BatchHeader, latest_epoch: int) -> bool:
+def contradicts_next(
+    file: File, size: int, position: int, header: BatchHeader, latest_epoch: int, behind: BatchHeader | None = None
+) -> bool:
     """Whether a batch that leaves a gap before it, or has a new leader epoch, goes past the valid batch behind it.
 
     Its offset or its epoch, which no checksum covers, is damaged then: compaction leaves gaps, and offsets that only
     rise; epochs only rise too. `latest_epoch` is what the batch behind must at least have: an older one was removed by
-    a truncation, and a power cut has brought it back.
+    a truncation, and a power cut has brought it back. `behind` is the first valid batch of the next file.
     """
     position += header.size
+    if position == size:
+        return behind is not None and _contradicts(header, behind, latest_epoch)
     if size - position < HEADER_SIZE:
         return False
     try:
         following = read_header(file.pread(HEADER_SIZE, position), 0)
-        if following.partition_leader_epoch < latest_epoch or position + following.size > size:
-            return False
-        goes_back = following.base_offset < header.next_offset
-        if not goes_back and following.partition_leader_epoch >= header.partition_leader_epoch:
+        if position + following.size > size or not _contradicts(header, following, latest_epoch):
             return False
         check_crc(file.pread(following.size, position), 0, following)
     except InvalidBatch:
         return False
     return True
+
+
+def _contradicts(header: BatchHeader, following: BatchHeader, latest_epoch: int) -> bool:
+    goes_back = following.base_offset < header.next_offset
+    is_older = following.partition_leader_epoch < header.partition_leader_epoch
+    return following.partition_leader_epoch >= latest_epoch and (goes_back or is_older)
 
 
 def valid_batches(file: File, size: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:

@@ -28,6 +28,7 @@ from tidelog.storage.offset_index import RELATIVE_OFFSET_MAX
 
 if TYPE_CHECKING:
     from tidelog.ports.disk import Bytes, Disk, File
+    from tidelog.records.batch import BatchHeader
     from tidelog.storage.log_folder import LogFolder
     from tidelog.storage.segment import Segment
 
@@ -88,12 +89,20 @@ def remove_damage(disk: Disk, directory: str) -> None:
 
 
 def find_continuation(
-    file: File, position: int, size: int, *, base_offset: int, next_offset: int, latest_epoch: int
+    file: File,
+    position: int,
+    size: int,
+    *,
+    base_offset: int,
+    next_offset: int,
+    latest_epoch: int,
+    behind: BatchHeader | None = None,
 ) -> Offset | None:
     """Where the valid batches end that follow the cut at `position` in a file of `size` bytes; None without any.
 
     Only batches count that can come after those before the cut, by offset and leader epoch: others have been removed by
-    a truncation, and a power cut has brought them back. `base_offset` is the segment's. OSError.
+    a truncation, and a power cut has brought them back. `base_offset` is the segment's, `behind` the first valid batch
+    of the next file. OSError.
     """
     window = file.pread(min(SEARCH_SIZE, size - position), position)
     at = 0
@@ -102,7 +111,7 @@ def find_continuation(
         if magic < 0:
             return None
         at = magic - _MAGIC_POSITION
-        end = _valid_end(file, window, position, at, size, base_offset, next_offset, latest_epoch)
+        end = _valid_end(file, window, position, at, size, base_offset, next_offset, latest_epoch, behind)
         if end is not None:
             return end
         at += 1
@@ -117,6 +126,7 @@ def _valid_end(
     base_offset: int,
     next_offset: int,
     latest_epoch: int,
+    behind: BatchHeader | None,
 ) -> Offset | None:
     """Where the batches end that begin at `at` of the window; None where there is no valid one."""
     end: Offset | None = None
@@ -133,7 +143,7 @@ def _valid_end(
             check_crc(file.pread(header.size, position), 0, header)
         except InvalidBatch:
             return end
-        if position == start and contradicts_next(file, size, position, header, latest_epoch):
+        if position == start and contradicts_next(file, size, position, header, latest_epoch, behind):
             # The one that was not believed.
             return end
         next_offset, latest_epoch = header.next_offset, header.partition_leader_epoch

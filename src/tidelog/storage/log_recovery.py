@@ -75,6 +75,7 @@ def recover_log(
                 note_epochs=unflushed or epochs_lost,
                 latest_epoch=latest_epoch,
                 epoch_step_max=0 if same_boot else EPOCH_STEP_MAX,
+                behind=None if is_last or not unflushed else segments[index + 1].first_valid_batch(),
             )
             if not unflushed:
                 # No flush comes to it, and the next start trusts its indexes.
@@ -189,19 +190,29 @@ def recover_segment(
     note_epochs: bool,
     latest_epoch: int = NO_LEADER_EPOCH,
     epoch_step_max: int = EPOCH_STEP_MAX,
+    behind: BatchHeader | None = None,
 ) -> int:
     """Scans a segment, with the producers' state from before it, and cuts its torn end; gives the bytes cut.
 
     A batch of an older epoch than the one before it (`latest_epoch` for the first) ends the segment as a torn one does:
-    a truncation has removed it, and a power cut has brought it back.
+    a truncation has removed it, and a power cut has brought it back. `behind` is the first valid batch of the next
+    segment, by which the last one of this segment is judged.
     """
     size = segment.size
     aborted: list[AbortedTransaction] = []
 
     def before_cut(file: File, position: int, size: int, next_offset: int, epoch: int) -> None:
         lost_end = find_continuation(
-            file, position, size, base_offset=segment.base_offset, next_offset=next_offset, latest_epoch=epoch
+            file,
+            position,
+            size,
+            base_offset=segment.base_offset,
+            next_offset=next_offset,
+            latest_epoch=epoch,
+            behind=behind,
         )
+        if lost_end is None and behind is not None and behind.partition_leader_epoch >= epoch:
+            lost_end = Offset(behind.next_offset) if behind.base_offset >= next_offset else None
         if lost_end is not None:
             note_loss(log, next_offset, epoch, lost_end)
             keep_aside(log.folder, file, position, size, next_offset)
@@ -210,7 +221,12 @@ def recover_segment(
     may_have_gaps = log.config.compacted or log.cleaned_offset is not None
     counts = log.folder.environment.counts
     batches = segment.recover(
-        latest_epoch, before_cut, known_epochs=known, epoch_step_max=epoch_step_max, may_have_gaps=may_have_gaps
+        latest_epoch,
+        before_cut,
+        known_epochs=known,
+        epoch_step_max=epoch_step_max,
+        may_have_gaps=may_have_gaps,
+        behind=behind,
     )
     for found, data in batches:
         header = found.header

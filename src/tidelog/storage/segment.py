@@ -207,6 +207,11 @@ class Segment(SegmentLookups):
         self.offset_index.forget_tail()
         self.time_index.forget_tail()
 
+    def first_valid_batch(self) -> BatchHeader | None:
+        """The header of its first batch; None where there is none, or its checksum fails. OSError."""
+        with self.log_file as file:
+            return next((header for _, header, _ in valid_batches(file, self.size)), None)
+
     # Changing what is there.
 
     def truncate_to(self, offset: int, now_ms: int) -> FoundBatch | None:
@@ -249,6 +254,7 @@ class Segment(SegmentLookups):
         known_epochs: EpochCache | None = None,
         epoch_step_max: int = EPOCH_STEP_MAX,
         may_have_gaps: bool = True,
+        behind: BatchHeader | None = None,
     ) -> Iterator[tuple[FoundBatch, memoryview]]:
         """Every valid batch with its bytes, checked, and indexed as it goes by; then cuts the file behind the last of
         them. A batch whose leader epoch is below `latest_epoch`, or below that of the one before it, is not valid.
@@ -259,7 +265,8 @@ class Segment(SegmentLookups):
         `known_epochs` are those of the checkpoint: a batch that rises by more than `epoch_step_max` above the epoch
         before it, to one that the checkpoint does not have there, is damaged if the batch behind it is of an older
         epoch; None to believe every one. `may_have_gaps`: whether compaction can have left gaps between offsets; else
-        a batch behind one has a wrong offset, which no checksum covers.
+        a batch behind one has a wrong offset, which no checksum covers. `behind` is the first valid batch of the next
+        segment.
         """
         if self.size:
             self.make_index_files()
@@ -289,7 +296,7 @@ class Segment(SegmentLookups):
                 )
                 if header.base_offset > next_offset or is_unknown:
                     believed = latest_epoch if is_unknown else epoch
-                    if contradicts_next(file, size, position, header, believed):
+                    if contradicts_next(file, size, position, header, believed, behind):
                         break
                 next_offset, latest_epoch = header.next_offset, header.partition_leader_epoch
                 last_entry = self._index(position, header, last_entry)

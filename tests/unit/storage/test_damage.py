@@ -103,6 +103,30 @@ def test_a_leader_epoch_that_began_later_is_a_loss(tmp_path: Path) -> None:
     assert [entry.epoch for entry in log.epochs.entries] == [1]
 
 
+@pytest.mark.parametrize(("position", "bit"), [(12, 0), (15, 2), (15, 7), (4, 0), (7, 2), (7, 5)])
+@pytest.mark.parametrize("following", [9, 1])
+def test_the_last_batch_of_a_segment_is_compared_with_the_next_one(
+    tmp_path: Path, position: int, bit: int, following: int
+) -> None:
+    """Its leader epoch is higher, or its base offset is another: the batch behind it stands in the next file."""
+    folder = crashed(tmp_path, 5 + following, config=CONFIG)
+    flip(segment(folder), 4 * SIZE + position, bit)
+    _, log = reopened(tmp_path, config=CONFIG)
+    assert known(log) == (4, 3, 10 if following > 5 else 6), "at least up to there"
+    assert [entry.epoch for entry in log.epochs.entries] == [3]
+    assert (folder / f"{5:020d}.log.cut").stat().st_size == min(following, 5) * SIZE
+
+
+def test_the_last_batch_of_a_segment_may_begin_an_epoch(tmp_path: Path) -> None:
+    """The next segment goes on with it; one of an older epoch, which a truncation had removed, says nothing."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 4, leader_epoch=3)
+    fill(log, 6, leader_epoch=70)
+    manager.abandon()
+    _, log = reopened(tmp_path, config=CONFIG)
+    assert (log.log_end_offset, log.damage) == (10, None)
+
+
 def test_the_cut_is_told_with_its_place_offset_and_bytes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A WARNING for what is kept aside and one for the loss; the cut itself is told as any other."""
     folder = crashed(tmp_path, 20, high_watermark=18)
