@@ -12,7 +12,7 @@ from tidelog.records.errors import InvalidBatch
 from tidelog.storage.append import end_of_transaction
 from tidelog.storage.errors import CorruptFile, CorruptIndex
 from tidelog.storage.file_names import DELETED, SNAPSHOT, parse_segment_file, segment_file
-from tidelog.storage.producer_entries import BATCHES_KEPT, ProducerBatch, ProducerEntry
+from tidelog.storage.producer_entries import BATCHES_KEPT, SEQUENCE_COUNT, ProducerBatch, ProducerEntry
 from tidelog.storage.producer_snapshots import PendingSnapshot, decode_snapshot, encode_snapshot
 from tidelog.storage.producer_state import AppendOrigin, ProducerState, ProducerUpdate
 from tidelog.storage.segment_order import floor_index
@@ -316,7 +316,16 @@ def _recall_batches(producers: ProducerState, segments: Sequence[Segment], offse
     for producer_id, batches in recalled.items():
         entry = producers.entries[producer_id]
         if entry.batches and batches[-1].last_offset == entry.batches[-1].last_offset:
-            entry.batches = tuple(batches[-BATCHES_KEPT:])
+            entry.batches = _joined([*batches[-BATCHES_KEPT:-1], entry.batches[-1]])
+
+
+def _joined(batches: list[ProducerBatch]) -> tuple[ProducerBatch, ...]:
+    """The last of them whose sequence numbers follow one another: of others the headers, whose checksums are not
+    looked at, are rotten, or batches are missing between them."""
+    start = len(batches) - 1
+    while start and (batches[start - 1].last_sequence + 1) % SEQUENCE_COUNT == batches[start].first_sequence:
+        start -= 1
+    return tuple(batches[start:])
 
 
 def _headers_before(segments: Sequence[Segment], offset: int) -> Iterator[BatchHeader]:

@@ -167,6 +167,38 @@ def test_the_last_five_batches_survive_a_restart(tmp_path: Path, clean: bool, se
     assert not send(again, 60).duplicate
 
 
+@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize(
+    ("position", "bit"),
+    [(53, 6), (56, 0), (56, 1), (56, 2), (50, 0), (52, 0), (42, 3)],
+    ids=["sequence, far", "sequence", "sequence, 2", "sequence, 4", "producer", "epoch", "timestamp"],
+)
+def test_a_rotten_header_says_nothing_of_its_producer(tmp_path: Path, number: int, position: int, bit: int) -> None:
+    """After a clean stop, of any of the batches that are recalled: the next one is taken, and a repeat is not."""
+    manager, log = open_log(tmp_path)
+    for sequence in range(5):
+        send(log, sequence)
+    positions = [found.position for found in log.active.headers(0)]
+    path = Path(log.active.log_file.path)
+    manager.close()
+    content = bytearray(path.read_bytes())
+    content[positions[number] + position] ^= 1 << bit
+    path.write_bytes(content)
+    again = open_manager(tmp_path).get(TP)
+    assert again is not None
+    for sequence in range(5):
+        try:
+            repeat = send(again, sequence)
+        except KafkaError as refused:
+            assert refused.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            assert sequence <= number
+            assert sequence < 4, "the snapshot has the last one"
+        else:
+            assert repeat.duplicate
+            assert repeat.last_offset == sequence
+    assert not send(again, 5).duplicate
+
+
 def test_batches_of_an_earlier_epoch_are_not_recalled(tmp_path: Path) -> None:
     """Nor anything where the index cannot be read: then the snapshot alone says what is known."""
     manager, log = open_log(tmp_path)
