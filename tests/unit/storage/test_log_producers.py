@@ -186,16 +186,18 @@ def test_a_rotten_header_says_nothing_of_its_producer(tmp_path: Path, number: in
     path.write_bytes(content)
     again = open_manager(tmp_path).get(TP)
     assert again is not None
+    outcomes: list[object] = []
     for sequence in range(5):
         try:
             repeat = send(again, sequence)
         except KafkaError as refused:
-            assert refused.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-            assert sequence <= number
-            assert sequence < 4, "the snapshot has the last one"
+            outcomes.append(refused.code)
         else:
-            assert repeat.duplicate
-            assert repeat.last_offset == sequence
+            outcomes.append(repeat.last_offset if repeat.duplicate else -1)
+    # The snapshot has the last one; what lies before a rotten header is not known.
+    known = range(number + 1, 5) if number < 4 else range(4, 5)
+    unknown = [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER] * known.start
+    assert outcomes in ([*unknown, *known], list(range(5)))
     assert not send(again, 5).duplicate
 
 
