@@ -35,7 +35,6 @@ from tidelog.storage.append import (
 )
 from tidelog.storage.damage import remove_damage
 from tidelog.storage.durable_log import DurableLog
-from tidelog.storage.errors import CorruptFile
 from tidelog.storage.log_config import LONG_MAX, LogConfig
 from tidelog.storage.log_reader import ReadResult
 from tidelog.storage.offset_index import RELATIVE_OFFSET_MAX
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
     from tidelog.storage.log_folder import LogFolder
     from tidelog.storage.producer_snapshots import PendingSnapshot
     from tidelog.storage.tasks import DiskTask
-    from tidelog.storage.transaction_scan import IndexFlaws
     from tidelog.storage.verification import VerificationGuard
 
 __all__ = ["AppendInfo", "AppendOrigin", "Log", "ReadResult"]
@@ -532,30 +530,6 @@ class Log(DurableLog):
         self.segments = [each for each in self.segments if each is not segment]
         if self.segments[0].base_offset > self.log_start_offset:
             self._set_start(self.segments[0].base_offset)
-
-    def mend_transaction_index(self, segment: Segment, flaws: IndexFlaws) -> None:
-        """Writes the entries that the scrub has found missing or wrong in a segment's transaction index.
-
-        Those of markers that were appended since stay. Where the disk refuses, the scrub finds the same again.
-        """
-        index = segment.transaction_index
-        try:
-            try:
-                later = [each for each in index.entries() if each.last_offset >= flaws.end_offset]
-            except CorruptFile:
-                later = []
-            index.replace([*flaws.entries, *later])
-        except OSError as error:
-            logger.warning("transaction_index_not_rebuilt: path=%s error=%s", index.path, error)
-            self.folder.fail(error, "rebuilding a transaction index of")
-            return
-        logger.warning(
-            "transaction_index_rebuilt: path=%s missing=%d wrong=%d: readers of committed records may have been given"
-            " what was aborted, or not all that was committed",
-            index.path,
-            flaws.missing,
-            flaws.wrong,
-        )
 
     @property
     def is_gapless(self) -> bool:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.ports.disk import replace_file
 from tidelog.storage.log_config import LONG_MAX
 from tidelog.storage.tasks import SimpleTask
-from tidelog.storage.transaction_scan import compare_transactions, transaction_scan
+from tidelog.storage.transaction_scan import compare_transactions, mend_transaction_index, transaction_scan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -249,7 +249,7 @@ class Scrub:
             scrub.bytes_read += self.slice_bytes
             is_same = transactions is not None and log.truncations == transactions.truncations
             if flaws and is_same and log.segment_check(segment) is not None:
-                log.mend_transaction_index(segment, flaws[0])
+                mend_transaction_index(log, segment, flaws[0])
             if checked.flaw is not None:
                 scrub.rotten += 1
                 log.found_rot(segment.base_offset, checked.next_offset or segment.base_offset, checked.flaw)

@@ -156,3 +156,28 @@ def compare_transactions(segment: Segment, scan: TransactionScan, end_offset: in
         logger.warning("transaction_index_damaged: reason=%s", error)
         told = []
     return scan.flaws(told, end_offset)
+
+
+def mend_transaction_index(log: Log, segment: Segment, flaws: IndexFlaws) -> None:
+    """Writes the entries that were found missing or wrong in a segment's transaction index; in the log's thread.
+
+    Those of markers that were appended since stay. Where the disk refuses, the scrub finds the same again.
+    """
+    index = segment.transaction_index
+    try:
+        try:
+            later = [each for each in index.entries() if each.last_offset >= flaws.end_offset]
+        except CorruptFile:
+            later = []
+        index.replace([*flaws.entries, *later])
+    except OSError as error:
+        logger.warning("transaction_index_not_rebuilt: path=%s error=%s", index.path, error)
+        log.folder.fail(error, "rebuilding a transaction index of")
+        return
+    logger.warning(
+        "transaction_index_rebuilt: path=%s missing=%d wrong=%d: readers of committed records may have been given"
+        " what was aborted, or not all that was committed",
+        index.path,
+        flaws.missing,
+        flaws.wrong,
+    )
