@@ -7,7 +7,6 @@ from pathlib import Path
 
 from tests.unit.storage.support import TP, FaultyDisk, StandingClock, batch, fill, open_log, open_manager
 
-from tidelog.ports.disk import File
 from tidelog.storage.file_names import RECOVERY_POINT_CHECKPOINT
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_manager import LogManager, LogManagerSettings
@@ -53,7 +52,7 @@ def test_recovery_counts_what_it_reads_and_what_it_cuts(tmp_path: Path) -> None:
 
 
 class Watched(FaultyDisk):
-    """Notes the progress of a manager's start with each segment that is opened to be read."""
+    """Notes the progress of a manager's start with each read of a segment."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -62,11 +61,11 @@ class Watched(FaultyDisk):
         self.seen: list[tuple[int, int]] = []
         """Logs and bytes that were left."""
 
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
-        if self.manager is not None and path.endswith(".log"):
+    def happens(self, operation: str, path: str) -> None:
+        if self.manager is not None and operation == "pread" and path.endswith(".log"):
             progress = self.manager.progress
             self.seen.append((progress.logs_left[self._folder], progress.bytes_left(self._folder)))
-        return super().open(path, create=create, read_only=read_only)
+        super().happens(operation, path)
 
 
 def started(folder: Path, disk: FaultyDisk, *, measures: bool = True) -> LogManager:
