@@ -37,6 +37,10 @@ R = TypeVar("R")
 UNKNOWN_TOPIC_PATIENCE_S: Final = 1.0
 """How long a topic that no broker knows may still be on its way from the controller to the brokers."""
 
+FORMER_TOPICS_MAX: Final = 1_000
+"""Deleted topics, and those that a broker which lags does not show, of which leader epochs are kept: some 100 bytes a
+partition."""
+
 COORDINATOR_GROUP: Final = 0
 COORDINATOR_TRANSACTION: Final = 1
 COORDINATOR_MOVED: Final = frozenset(
@@ -79,8 +83,9 @@ class Routing:
         """Which brokers have asked for a pause: what carries out operations keeps it."""
         self._names_by_id: dict[TopicId, str] = {}
         self._coordinators: dict[tuple[int, str], Address] = {}
-        self._leader_epochs: dict[tuple[TopicId, int], int] = {}
-        """[topic id, partition] -> the greatest leader epoch that Metadata ever showed."""
+        self._leader_epochs: dict[TopicId, dict[int, int]] = {}
+        """[topic id][partition] -> the greatest leader epoch that was ever shown; the topic shown last is at the end.
+        Of topics that are in view no more `FORMER_TOPICS_MAX` are kept."""
         self._answered_last: Address | None = None
         self._behind: Address | None = None
         """The broker that last showed what is over, or did not know a topic: it is asked last."""
@@ -144,12 +149,12 @@ class Routing:
         if topic is None or known is None or hint is None or topic.topic_id != topic_id:
             return False
         broker = hint.broker or self.brokers.get(hint.leader)
-        newest = self._leader_epochs.get((topic.topic_id, topic_partition.partition), known.leader_epoch)
+        newest = self._leader_epochs.get(topic.topic_id, {}).get(topic_partition.partition, known.leader_epoch)
         if broker is None or hint.leader_epoch <= newest:
             return False
         self.brokers[hint.leader] = broker
         if topic.topic_id != ZERO_TOPIC_ID:
-            self._leader_epochs[topic.topic_id, topic_partition.partition] = hint.leader_epoch
+            self._leader_epochs.setdefault(topic.topic_id, {})[topic_partition.partition] = hint.leader_epoch
         present = dataclasses.replace(known, leader=hint.leader, leader_epoch=hint.leader_epoch)
         partitions = {**topic.partitions, topic_partition.partition: present}
         self.topics[topic.name] = dataclasses.replace(topic, partitions=partitions)
@@ -269,7 +274,21 @@ class Routing:
                 self._names_by_id[view.topic_id] = view.name
                 view = self._without_past(view, former.get(topic.name))
             self.topics[topic.name] = view
+        self._forget_former_topics()
         return errors
+
+    def _forget_former_topics(self) -> None:
+        """Drops what is known of topics that are in view no more, of those that were shown longest ago.
+
+        The latest are kept: a broker that lags may hide a topic for a while, and then show a leader that was deposed.
+        """
+        if len(self._leader_epochs) <= len(self.topics) + FORMER_TOPICS_MAX:
+            return
+        present = {view.topic_id for view in self.topics.values()}
+        former = [topic_id for topic_id in self._leader_epochs if topic_id not in present]
+        for topic_id in former[:-FORMER_TOPICS_MAX]:
+            del self._leader_epochs[topic_id]
+            self._names_by_id.pop(topic_id, None)
 
     def _without_past(self, view: TopicView, former: TopicView | None) -> TopicView:
         """The view, with what is known already of partitions that it lacks, or shows in a leader epoch which is over.
@@ -283,10 +302,11 @@ class Routing:
         partitions = {**known, **view.partitions}
         if len(partitions) > len(view.partitions):
             self._behind = self._answered_last
+        epochs = self._leader_epochs[view.topic_id] = self._leader_epochs.pop(view.topic_id, {})
         for index, partition in view.partitions.items():
-            newest = self._leader_epochs.get((view.topic_id, index), -1)
+            newest = epochs.get(index, -1)
             if partition.leader_epoch >= newest:
-                self._leader_epochs[view.topic_id, index] = partition.leader_epoch
+                epochs[index] = partition.leader_epoch
                 continue
             self._behind = self._answered_last
             partitions[index] = known.get(index) or dataclasses.replace(partition, leader=-1, leader_epoch=newest)

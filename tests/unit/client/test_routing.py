@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ from tidelog.client.offsets import OffsetFound, list_offsets
 from tidelog.client.operations import Call, Operation, Pause
 from tidelog.client.producing import ProducedBatch, produce_batches
 from tidelog.client.retries import RetryPolicy
-from tidelog.client.routing import Routing
+from tidelog.client.routing import FORMER_TOPICS_MAX, Routing
 from tidelog.client.transacting import TransactionIdentity, append_batches
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
@@ -454,6 +455,24 @@ def test_leader_epochs_of_another_topic_begin_anew() -> None:
         world.run(world.routing.refresh(["t"], world.routing.deadline()))
         assert world.routing.leader_epoch(TopicPartition("t", 0)) == epochs[topic_id]
         assert world.routing.leader(TopicPartition("t", 0)) is not None
+
+
+def test_of_topics_that_are_gone_no_more_than_a_bound_is_kept() -> None:
+    """A topic that is made again and again has another id each time; what is shown keeps its epoch."""
+    made = itertools.count()
+
+    def answer(address: Address, request: Any) -> Any:
+        response = metadata({0: 1})
+        response.topics[0].topic_id = (1 << 64 | next(made)).to_bytes(16)
+        return response
+
+    world = World(answer)
+    for _ in range(FORMER_TOPICS_MAX + 50):
+        world.run(world.routing.refresh(["t"], world.routing.deadline()))
+    assert len(world.routing._leader_epochs) == len(world.routing._names_by_id) == FORMER_TOPICS_MAX + 1
+    present = world.routing.topic_id("t")
+    assert world.routing.topic_name(present) == "t"
+    assert world.routing._leader_epochs[present] == {0: 5}
 
 
 def test_a_list_is_that_of_every_coordinator() -> None:
