@@ -695,6 +695,31 @@ async def test_offsets_of_a_topic_are_not_committed_for_the_next_one_of_its_name
             assert broker.committed == {}
 
 
+async def test_a_commits_answer_says_nothing_of_the_next_topic_of_the_name() -> None:
+    """It comes when the consumer reads that one already, to the same offset: this is to be committed, too."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 3)
+        chosen = ConsumerSettings(auto_offset_reset="earliest", auto_commit=False)
+        async with Cluster(broker.bootstrap) as cluster, Consumer(cluster, "g", chosen) as consumer:
+            consumer.subscribe(["t"])
+            await read(consumer, 3)
+            held = HeldAnswers(broker, ApiKey.OFFSET_COMMIT)
+            committing = asyncio.create_task(consumer.commit())
+            await eventually(lambda: broker.committed == {0: 3})
+            broker.topic_id = NEXT_TOPIC_ID
+            broker.batches.clear()
+            broker.committed.clear()
+            broker.append(0, 3)
+            await cluster.run(cluster.routing.refresh(["t"], cluster.routing.deadline()))
+            assert await consumer.poll(0.1) is None
+            assert consumer.position(T0) is None
+            await held.release(cluster)
+            await committing
+            await read(consumer, 3)
+            await consumer.commit()
+            assert broker.committed == {0: 3}
+
+
 async def test_a_commit_is_about_the_topic_that_was_read_when_it_began() -> None:
     """A commit that asks for metadata waits: meanwhile the consumer begins to read the next topic of the name."""
     with GroupBroker(partitions=1) as broker:

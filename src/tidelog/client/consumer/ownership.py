@@ -249,12 +249,19 @@ class Ownership:
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset], timeout_s: float | None = None) -> None:
         """Commits each partition by itself, and remembers what is no news any more; raises the first refusal."""
         assert self._commits is not None
+        topics_read = self._topics_read(offsets)
         refused = await self._commits.commit(offsets, timeout_s=timeout_s)
+        # The reader may have begun to read the next topic of a name meanwhile, of which nothing was committed.
         self._committed |= {
-            tp: committed.offset for tp, committed in offsets.items() if tp in self.positions and tp not in refused
+            tp: committed.offset
+            for tp, committed in offsets.items()
+            if tp in self.positions and tp not in refused and self.fetcher.topic_read(tp.topic) == topics_read[tp.topic]
         }
         for error in refused.values():
             raise error
+
+    def _topics_read(self, partitions: Collection[TopicPartition]) -> dict[str, TopicId]:
+        return {tp.topic: self.fetcher.topic_read(tp.topic) for tp in partitions}
 
     async def commit_quietly(
         self, timeout_s: float | None = None, *, besides: tuple[TopicPartition, int] | None = None
