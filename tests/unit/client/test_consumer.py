@@ -581,7 +581,7 @@ async def test_the_log_names_the_offsets_that_were_not_committed(caplog: pytest.
     error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "topic 'gone' does not exist")
     gone = TopicPartition("gone", 0)
 
-    async def commit(offsets: Any, *, timeout_s: float | None = None) -> Any:
+    async def commit(offsets: Any, topics_read: Any, *, timeout_s: float | None = None) -> Any:
         return {gone: error}
 
     async with Cluster("127.0.0.1:9") as cluster:
@@ -903,6 +903,44 @@ async def test_partitions_by_hand() -> None:
             assert await read(consumer, 1) == [(0, 1)]
         assert broker.committed == {0: 2}
         assert not broker.asked(ApiKey.JOIN_GROUP)
+
+
+@pytest.mark.parametrize("is_automatic", [True, False])
+async def test_partitions_that_are_left_by_hand_are_committed(is_automatic: bool) -> None:
+    """As by Java's `assign`: meanwhile, where commits are automatic; by the end of the consumer at the latest."""
+    with GroupBroker() as broker:
+        broker.append(0, 3)
+        broker.append(1, 1)
+        chosen = ConsumerSettings(auto_offset_reset="earliest", auto_commit=is_automatic, auto_commit_interval_s=600)
+        async with Cluster(broker.bootstrap) as cluster:
+            async with Consumer(cluster, "g", chosen) as consumer:
+                consumer.assign([T0])
+                await read(consumer, 3)
+                consumer.assign([T1])
+                await read(consumer, 1)
+                if is_automatic:
+                    await eventually(lambda: broker.committed == {0: 3})
+                consumer.assign([])
+            assert broker.committed == ({0: 3, 1: 1} if is_automatic else {})
+        assert len(asyncio.all_tasks()) == 1
+
+
+async def test_closing_waits_not_for_ever_for_the_commit_of_what_was_left() -> None:
+    """A coordinator that does not answer is given up."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        broker.handlers[ApiKey.OFFSET_COMMIT] = lambda request, version: SILENCE
+        chosen = ConsumerSettings(auto_offset_reset="earliest", close_timeout_s=0.1)
+        async with (
+            asyncio.timeout(180),
+            Cluster(broker.bootstrap) as cluster,
+            Consumer(cluster, "g", chosen) as consumer,
+        ):
+            consumer.assign([T0])
+            await read(consumer, 1)
+            consumer.assign([])
+            await eventually(lambda: broker.asked(ApiKey.OFFSET_COMMIT))
+        assert len(asyncio.all_tasks()) == 1
 
 
 async def test_cancelling_a_poll_loses_nothing() -> None:

@@ -63,15 +63,21 @@ class Commits:
         """Of commits. Were one tried again behind a later one, its offsets would take the later ones' place."""
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, CommittedOffset], *, timeout_s: float | None = None
+        self,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        topics_read: Mapping[str, TopicId] | None = None,
+        *,
+        timeout_s: float | None = None,
     ) -> dict[TopicPartition, KafkaError]:
         """Commits; the error of each partition that was refused, such as those of a topic that is gone.
 
+        `topics_read`: the id of each topic that the offsets are about; None: of those that are read now.
         CommitRefused, raised, where the group has given this member up or changes hands: nothing was committed then.
         """
         deadline = self._routing.deadline(timeout_s)
         # As of now: during each wait below the reader may begin to read the next topic of a name.
-        topics_read = {tp.topic: self._topic_read(tp.topic) for tp in offsets}
+        if topics_read is None:
+            topics_read = {tp.topic: self._topic_read(tp.topic) for tp in offsets}
         async with self._in_turn(deadline):
             return await self._commit(offsets, topics_read, deadline)
 

@@ -131,10 +131,13 @@ class Consumer:
             self._look.set()  # The topics are looked for first: joining without them would be a rebalance for nothing.
 
     def assign(self, partitions: Collection[TopicPartition] | Mapping[TopicPartition, int]) -> None:
-        """Reads these partitions and no others, from the offsets given or, without them, where the group committed."""
+        """Reads these partitions and no others, from the offsets given or, without them, where the group committed.
+
+        Of those left out what was given counts as done, and is committed meanwhile where commits are automatic.
+        """
         if self._membership is not None:
             raise ValueError("topics were subscribed: the group assigns their partitions")
-        self._ownership.drop([tp for tp in self._ownership.positions if tp not in partitions])
+        self._ownership.leave([tp for tp in self._ownership.positions if tp not in partitions])
         for topic_partition in partitions:
             self._ownership.positions.setdefault(topic_partition, None)
         if isinstance(partitions, Mapping):
@@ -431,6 +434,7 @@ class Consumer:
         try:
             await self._commit_and_leave()
         finally:
+            await self._ownership.left(0)
             self._ownership.drop(self.assignment)
             await self._ownership.placement.close()
             await self._fetcher.close()
@@ -444,6 +448,7 @@ class Consumer:
             await _cancelled(self._settling, self._watching, self._committing)
             if self._settings.auto_commit:
                 await self._ownership.commit_quietly(deadline.remaining_s)
+                await self._ownership.left(max(0.0, deadline.remaining_s))
             await self._tell_revoked()
         finally:
             # Whatever went wrong, or was cancelled: a member that only sends heartbeats would keep its partitions.

@@ -61,6 +61,8 @@ class Ownership:
         self.at_rest = asyncio.Event()
         """Set while the caller waits for more and has nothing in hand."""
         self._committed: dict[TopicPartition, int] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+        """Commits of partitions that the caller has left out of its assignment."""
         self._left_at: dict[TopicPartition, dict[TopicId, CommittedOffset]] = {}
         """[partition] -> where it was in topics that bore its name before, the last `FORMER_TOPICS` of them."""
 
@@ -102,6 +104,26 @@ class Ownership:
                 await self.listener.on_lost(lost)
         finally:
             self._settled()
+
+    def leave(self, partitions: Collection[TopicPartition]) -> None:
+        """Drops partitions at once, at the caller's wish: what was given of them is committed meanwhile, where commits
+        are automatic (as by Java's `assign`). `left` waits for that."""
+        given = {tp: offset for tp, offset in self.uncommitted().items() if tp in partitions}
+        topics_read = self._topics_read(given)
+        self.drop(partitions)
+        if self._settings.auto_commit and self._commits is not None and given:
+            task = asyncio.create_task(self._commit_quietly(given, topics_read, REVOCATION_COMMIT_S))
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
+    async def left(self, timeout_s: float) -> None:
+        """Waits for the commits of partitions that were left, so long at the most; then gives them up."""
+        leaving = list(self._leaving)
+        if leaving:
+            await asyncio.wait(leaving, timeout=timeout_s)
+        for task in leaving:
+            task.cancel()
+        await asyncio.gather(*leaving, return_exceptions=True)
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """Forgets partitions at once, without a word."""
@@ -248,9 +270,16 @@ class Ownership:
 
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset], timeout_s: float | None = None) -> None:
         """Commits each partition by itself, and remembers what is no news any more; raises the first refusal."""
+        await self._commit(offsets, self._topics_read(offsets), timeout_s)
+
+    async def _commit(
+        self,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        topics_read: Mapping[str, TopicId],
+        timeout_s: float | None,
+    ) -> None:
         assert self._commits is not None
-        topics_read = self._topics_read(offsets)
-        refused = await self._commits.commit(offsets, timeout_s=timeout_s)
+        refused = await self._commits.commit(offsets, topics_read, timeout_s=timeout_s)
         # The reader may have begun to read the next topic of a name meanwhile, of which nothing was committed.
         self._committed |= {
             tp: committed.offset
@@ -277,10 +306,18 @@ class Ownership:
                 del offsets[topic_partition]
             else:
                 offsets[topic_partition] = CommittedOffset(offset)
+        await self._commit_quietly(offsets, self._topics_read(offsets), timeout_s)
+
+    async def _commit_quietly(
+        self,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        topics_read: Mapping[str, TopicId],
+        timeout_s: float | None,
+    ) -> None:
         if self._commits is None or not offsets:
             return
         try:
-            await self.commit(offsets, timeout_s)
+            await self._commit(offsets, topics_read, timeout_s)
         except (KafkaError, ClientError) as error:
             refused = {str(tp): c.offset for tp, c in offsets.items() if self._committed.get(tp) != c.offset}
             logger.warning("commit failed: offsets=%s error=%s", refused, error)
