@@ -24,6 +24,8 @@ def parse_bootstrap(text: str) -> tuple[Address, ...]:
     A port may be left out (9092); an IPv6 address with a port stands in brackets; `PLAINTEXT://` may stand before one.
     Raises `InvalidAddress`.
     """
+    if not isinstance(text, str):
+        raise TypeError(f"bootstrap is a str, host:port,host:port,..., not {type(text).__name__}")
     addresses = [_parse_address(part.strip()) for part in text.split(",") if part.strip()]
     if not addresses:
         raise InvalidAddress(f"{text!r} names no broker: give host:port,host:port,...")

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from tidelog.client.arguments import INT32_MAX, require_whole
 from tidelog.client.errors import InvalidResponse
 from tidelog.client.leader_hints import LeaderHint, hints
 from tidelog.client.routing import Routing
@@ -45,6 +46,12 @@ class FetchSettings:
     isolation: int = READ_UNCOMMITTED
     rack: str = ""
     """client.rack: a `Fetcher` reads from a follower in it, if the leader names one (KIP-392); "": from leaders."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_wait_ms", "min_bytes", "max_bytes", "partition_max_bytes"):
+            require_whole(name, getattr(self, name), most=INT32_MAX)
+        if self.isolation not in (READ_UNCOMMITTED, READ_COMMITTED):
+            raise ValueError(f"isolation is {self.isolation!r}: it must be READ_UNCOMMITTED or READ_COMMITTED")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

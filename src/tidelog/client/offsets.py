@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from tidelog.client.arguments import require_offset, require_partitions
 from tidelog.client.errors import InvalidResponse, refusal
 from tidelog.client.exchange import ByVersion
 from tidelog.client.fetching import READ_UNCOMMITTED
@@ -40,6 +41,18 @@ class CommittedOffset:
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
+
+
+def judged_offsets(given: Mapping[TopicPartition, int | CommittedOffset]) -> dict[TopicPartition, CommittedOffset]:
+    """What a caller wants to commit, by partition; TypeError or ValueError where it is no offsets."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"offsets are a mapping of TopicPartition to the next offset, not {type(given).__name__}")
+    require_partitions(given)
+    offsets: dict[TopicPartition, CommittedOffset] = {}
+    for topic_partition, each in given.items():
+        offsets[topic_partition] = each if isinstance(each, CommittedOffset) else CommittedOffset(each)
+        require_offset(topic_partition, offsets[topic_partition].offset)
+    return offsets
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

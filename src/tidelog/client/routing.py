@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from tidelog.client.addresses import Address
+from tidelog.client.arguments import require_number
 from tidelog.client.errors import ClientError, ConnectionFailed, RequestTimedOut, refusal
 from tidelog.client.exchange import ByVersion
 from tidelog.client.leader_hints import LeaderHint
@@ -68,6 +69,8 @@ class Routing:
         operation_timeout_s: float = 60.0,
         fail_fast: bool = False,
     ) -> None:
+        require_number("call_timeout_s", call_timeout_s, above=0)
+        require_number("operation_timeout_s", operation_timeout_s, above=0)
         self.bootstrap = tuple(bootstrap)
         self.now = now
         self.draw = draw

@@ -124,7 +124,7 @@ def test_a_batch_has_as_many_records_as_its_caller_wants(with_topic: Run) -> Non
             assert await values(consumer, 2) == [b"8", b"9"]
 
     with_topic(test)
-    with pytest.raises(ValueError, match="max_poll_records 0"):
+    with pytest.raises(ValueError, match="max_poll_records is 0"):
         ConsumerSettings(max_poll_records=0)
 
 

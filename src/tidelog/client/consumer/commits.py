@@ -106,6 +106,9 @@ class Commits:
             if self._joins() and member.generation < 0:
                 # A coordinator takes the commits of nobody in particular while its group is empty: after whoever had
                 # our partitions meanwhile has left, ours would take theirs back.
+                if not member.member_id:
+                    text = "this consumer is no member of the group: it has not joined yet, or was given up; poll"
+                    raise CommitRefused(ErrorCode.UNKNOWN_MEMBER_ID, text)
                 raise _refused(KafkaError(ErrorCode.UNKNOWN_MEMBER_ID))
             refused |= self._refuse_replaced_topics(rest, topics_read)
             rest = {tp: offset for tp, offset in rest.items() if tp not in refused}

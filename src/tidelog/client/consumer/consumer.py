@@ -19,6 +19,14 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Final
 
+from tidelog.client.arguments import (
+    OFFSET_MAX,
+    require_offset,
+    require_partitions,
+    require_timeout,
+    require_topics,
+    require_whole,
+)
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumed import first_timestamp
 from tidelog.client.consumer.batch import ConsumedBatch
@@ -33,7 +41,7 @@ from tidelog.client.consumer.settings import ConsumerSettings, GroupProtocol
 from tidelog.client.coordination import CoordinatorConnection
 from tidelog.client.errors import ClientError
 from tidelog.client.fetching import FetchedData
-from tidelog.client.offsets import CommittedOffset, GroupMember, OffsetFound, list_offsets
+from tidelog.client.offsets import CommittedOffset, GroupMember, OffsetFound, judged_offsets, list_offsets
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 
@@ -79,6 +87,7 @@ class Consumer:
         self._settling: asyncio.Task[None] | None = None
         self._committing: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
+        self._polling = False
         self._closing = False
         self._closed = False
 
@@ -101,10 +110,10 @@ class Consumer:
         `metadata_max_age_s`; a SubscriptionPattern is the coordinator's to match. ValueError for one of those in a
         classic group.
         """
+        self._require_open()
         if self._group is None:
             raise ValueError("a consumer without a group reads what it is assigned: call assign()")
-        if isinstance(topics, str):
-            raise TypeError("topics are several names, not one")
+        names = () if isinstance(topics, (SubscriptionPattern, re.Pattern)) else require_topics(topics)
         if self._membership is None and self._ownership.positions:
             raise ValueError("partitions were assigned by hand: a consumer has one way of getting them")
         by_server = topics if isinstance(topics, SubscriptionPattern) else None
@@ -113,7 +122,7 @@ class Consumer:
         self._pattern = topics if isinstance(topics, re.Pattern) else None
         self._is_unmatched = self._pattern is not None
         if not isinstance(topics, (SubscriptionPattern, re.Pattern)):
-            self._topics = tuple(dict.fromkeys(topics))
+            self._topics = names
         elif by_server is not None or self._membership is None:
             self._topics = ()
         if listener is not None:
@@ -135,8 +144,13 @@ class Consumer:
 
         Of those left out what was given counts as done, and is committed meanwhile where commits are automatic.
         """
+        self._require_open()
         if self._membership is not None:
             raise ValueError("topics were subscribed: the group assigns their partitions")
+        require_partitions(partitions)
+        if isinstance(partitions, Mapping):
+            for topic_partition, offset in partitions.items():
+                require_offset(topic_partition, offset)
         self._ownership.leave([tp for tp in self._ownership.positions if tp not in partitions])
         for topic_partition in partitions:
             self._ownership.positions.setdefault(topic_partition, None)
@@ -176,6 +190,16 @@ class Consumer:
         ClientError where reading or the group fails for good; NoOffset and OffsetOutOfRange ask for a `seek`.
         """
         self._require_open()
+        require_timeout(timeout_s)
+        if self._polling:
+            raise RuntimeError("another task waits in poll: one task uses a consumer at a time")
+        self._polling = True
+        try:
+            return await self._poll(timeout_s)
+        finally:
+            self._polling = False
+
+    async def _poll(self, timeout_s: float | None) -> ConsumedBatch | None:
         self._in_hand = None
         self._ownership.at_rest.set()
         if self._membership is not None:
@@ -263,10 +287,14 @@ class Consumer:
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Gives out nothing of these until `resume`; they stay this consumer's."""
+        self._require_open()
+        require_partitions(partitions)
         self._fetcher.pause([tp for tp in partitions if tp in self._ownership.positions])
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Goes on with what was paused."""
+        self._require_open()
+        require_partitions(partitions)
         self._fetcher.resume(partitions)
 
     @property
@@ -278,6 +306,9 @@ class Consumer:
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """Goes on from `offset`, also within the batch in hand. KeyError where the partition is not assigned."""
+        self._require_open()
+        require_partitions([topic_partition])
+        require_offset(topic_partition, offset)
         self._ownership.seek(topic_partition, offset)
         if self._in_hand is not None and self._in_hand[0] == topic_partition:
             self._in_hand = None
@@ -292,6 +323,9 @@ class Consumer:
         self._seek_to(partitions, LATEST_TIMESTAMP)
 
     def _seek_to(self, partitions: Collection[TopicPartition] | None, question: int) -> None:
+        self._require_open()
+        if partitions is not None:
+            require_partitions(partitions)
         chosen = list(self._ownership.positions) if partitions is None else list(partitions)
         self._ownership.seek_to(chosen, question)
         if self._in_hand is not None and self._in_hand[0] in chosen:
@@ -299,12 +333,12 @@ class Consumer:
 
     def position(self, topic_partition: TopicPartition) -> int | None:
         """The offset of the next batch; None where that is not known yet. KeyError where it is not assigned."""
-        return self._ownership.positions[topic_partition]
+        return self._ownership.position(topic_partition)
 
     def lag(self, topic_partition: TopicPartition) -> int | None:
         """Offsets from the position to the end as the last fetch told it; None where nothing was fetched yet. KeyError
         where it is not assigned."""
-        position, bounds = self._ownership.positions[topic_partition], self._fetcher.bounds.get(topic_partition)
+        position, bounds = self._ownership.position(topic_partition), self._fetcher.bounds.get(topic_partition)
         if position is None or bounds is None:
             return None
         high_watermark, last_stable_offset = bounds
@@ -327,16 +361,21 @@ class Consumer:
 
         The partitions need not be assigned. KafkaError for the first that could not be asked.
         """
+        require_partitions(timestamps)
+        for topic_partition, timestamp in timestamps.items():
+            require_whole(f"the timestamp for {topic_partition}", timestamp, most=OFFSET_MAX)
         found = await self._ask_offsets(timestamps)
         return {tp: answer if answer.offset >= 0 else None for tp, answer in found.items()}
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that each partition still has; they need not be assigned."""
+        require_partitions(partitions)
         found = await self._ask_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
         return {tp: answer.offset for tp, answer in found.items()}
 
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Where each partition ends, with read_committed its last stable offset; they need not be assigned."""
+        require_partitions(partitions)
         found = await self._ask_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP))
         return {tp: answer.offset for tp, answer in found.items()}
 
@@ -361,15 +400,14 @@ class Consumer:
         if offsets is None:
             await self._ownership.commit(self._ownership.uncommitted())
             return
-        await self._ownership.commit(
-            {tp: CommittedOffset(each) if isinstance(each, int) else each for tp, each in offsets.items()}
-        )
+        await self._ownership.commit(judged_offsets(offsets))
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         """What the group committed for these; those without a commit are left out."""
         self._require_open()
         if self._commits is None:
             raise ValueError("a consumer without a group commits nothing")
+        require_partitions(partitions)
         return await self._commits.committed(partitions)
 
     async def _commit_regularly(self) -> None:

@@ -149,6 +149,15 @@ class Ownership:
         """Partitions whose position is to be found."""
         return [tp for tp, position in self.positions.items() if position is None]
 
+    def position(self, topic_partition: TopicPartition) -> int | None:
+        """The next offset to give, None where it is not found yet. KeyError where the partition is not here."""
+        self._require_here(topic_partition)
+        return self.positions[topic_partition]
+
+    def _require_here(self, topic_partition: TopicPartition) -> None:
+        if topic_partition not in self.positions:
+            raise KeyError(f"{topic_partition} is not assigned to this consumer")
+
     def given(self, topic_partition: TopicPartition, offset: int, epoch: int = -1) -> None:
         """The caller was given what lies before `offset`; `epoch` is the leader epoch of the last record."""
         self.positions[topic_partition] = offset
@@ -157,8 +166,7 @@ class Ownership:
     def seek(self, topic_partition: TopicPartition, offset: int, epoch: int = -1) -> None:
         """Goes on from `offset`; `epoch` is the leader epoch of the record before it, -1: not known. KeyError where the
         partition is not here."""
-        if topic_partition not in self.positions:
-            raise KeyError(f"{topic_partition} is not assigned to this consumer")
+        self._require_here(topic_partition)
         self._left_at.pop(topic_partition, None)
         self._place(topic_partition, offset, epoch)
 
@@ -172,8 +180,7 @@ class Ownership:
     def seek_to(self, partitions: Collection[TopicPartition], question: int) -> None:
         """Goes on where the leaders answer `question` (ListOffsets) with; KeyError where a partition is not here."""
         for topic_partition in partitions:
-            if topic_partition not in self.positions:
-                raise KeyError(f"{topic_partition} is not assigned to this consumer")
+            self._require_here(topic_partition)
         for topic_partition in partitions:
             self.positions[topic_partition] = None
             self._left_at.pop(topic_partition, None)

@@ -7,6 +7,7 @@ import enum
 
 from tidelog.assignors import CONSUMERS, assignor_named
 from tidelog.assignors.assignor import Assignor, is_cooperative
+from tidelog.client.arguments import INT32_MAX, require_number, require_text, require_whole
 from tidelog.client.fetching import READ_COMMITTED, FetchSettings
 
 
@@ -61,8 +62,15 @@ class ConsumerSettings:
         # Plain words are taken too; compared by identity later, they must be the enumerations' own.
         object.__setattr__(self, "protocol", GroupProtocol(self.protocol))
         object.__setattr__(self, "auto_offset_reset", AutoOffsetReset(self.auto_offset_reset))
-        if self.max_poll_records is not None and self.max_poll_records < 1:
-            raise ValueError(f"max_poll_records {self.max_poll_records} must be at least 1")
+        for name in ("instance_id", "rack", "server_assignor"):
+            require_text(name, getattr(self, name))
+        if self.max_poll_records is not None:
+            require_whole("max_poll_records", self.max_poll_records, least=1)
+        for name in ("session_timeout_s", "max_poll_interval_s"):
+            require_number(name, getattr(self, name), above=0, most=INT32_MAX / 1000)
+        for name in ("heartbeat_interval_s", "auto_commit_interval_s", "metadata_max_age_s"):
+            require_number(name, getattr(self, name), above=0)
+        require_number("close_timeout_s", self.close_timeout_s, least=0)
         if not self.assignors:
             raise ValueError("a consumer needs an assignor")
         names = [assignor.name for assignor in self.chosen_assignors()]

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import ClientError, ProducerClosed, TransactionFailed
-from tidelog.client.offsets import CommittedOffset, GroupMember
+from tidelog.client.offsets import CommittedOffset, GroupMember, judged_offsets
 from tidelog.client.partitioners import Partitioner, Partitions, partitioner_factory
 from tidelog.client.partitioners.partitioner import OwnPartitioner
 from tidelog.client.producer.batches import HEADER_OVERHEAD_MAX, RECORD_OVERHEAD_MAX, Delivery, Header
@@ -234,7 +234,7 @@ class Producer:
 
         CommitRefused where the consumer has lost its partitions meanwhile: abort.
         """
-        committed = {tp: CommittedOffset(each) if isinstance(each, int) else each for tp, each in offsets.items()}
+        committed = judged_offsets(offsets)
         transactions = self._transactional()
         self._check_running()
         await transactions.send_offsets(committed, member)

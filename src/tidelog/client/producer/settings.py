@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
+from tidelog.client.arguments import INT32_MAX, require_number, require_text, require_whole
 from tidelog.client.partitioners import DEFAULT, Own
 from tidelog.records.batch import Codec
 
@@ -53,10 +54,12 @@ class ProducerSettings:
         if not 1 <= self.in_flight_max <= IN_FLIGHT_MAX:
             raise ValueError(f"in_flight_max is {self.in_flight_max}: it must be 1 to {IN_FLIGHT_MAX}")
         for name in ("batch_size", "buffer_memory", "delivery_timeout_s", "metadata_max_age_s"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be above 0")
-        if not self.linger_ms >= 0:
-            raise ValueError(f"linger_ms is {self.linger_ms}: it must be 0 or above")
+            require_number(name, getattr(self, name), above=0)
+        require_number("linger_ms", self.linger_ms, least=0)
+        require_text("transactional_id", self.transactional_id)
+        require_whole("transaction_timeout_ms", self.transaction_timeout_ms, least=1, most=INT32_MAX)
+        if not isinstance(self.codec, Codec):
+            raise TypeError(f"codec is a Codec, such as Codec.ZSTD, not {self.codec!r}")
 
 
 IN_FLIGHT_MAX: Final = 5

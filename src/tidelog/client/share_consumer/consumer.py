@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iter
 from types import TracebackType
 from typing import Any, Final
 
+from tidelog.client.arguments import require_timeout, require_topics
 from tidelog.client.cluster import Cluster
 from tidelog.client.coordination import CoordinatorConnection
 from tidelog.client.errors import ClientError, ConnectionFailed, RequestTimedOut
@@ -98,11 +99,10 @@ class ShareConsumer:
     def subscribe(self, topics: Iterable[str]) -> None:
         """Takes records of these topics, with the other members of the group; again with others to change them."""
         self._require_open()
-        if isinstance(topics, str):
-            raise TypeError("topics are several names, not one")
-        self._topics = frozenset(topics)
-        if not self._topics:
+        names = frozenset(require_topics(topics))
+        if not names:
             raise ValueError("a share consumer subscribes to at least one topic; close it to leave the group")
+        self._topics = names
         self._membership.subscribe(self._topics)
         self._woken.set()
 
@@ -130,6 +130,7 @@ class ShareConsumer:
         KafkaError or ClientError where fetching or the group fails for good.
         """
         self._require_open()
+        require_timeout(timeout_s)
         if not self._topics:
             raise ValueError("nothing is subscribed to: call subscribe()")
         self._accept_given()

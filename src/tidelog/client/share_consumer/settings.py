@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 
+from tidelog.client.arguments import INT32_MAX, require_number, require_text, require_whole
+
 
 class AcknowledgementMode(enum.StrEnum):
     """share.acknowledgement.mode."""
@@ -52,5 +54,9 @@ class ShareConsumerSettings:
         # Plain words are taken too; compared by identity later, they must be the enumerations' own.
         object.__setattr__(self, "acknowledgement_mode", AcknowledgementMode(self.acknowledgement_mode))
         object.__setattr__(self, "acquire_mode", AcquireMode(self.acquire_mode))
-        if self.max_poll_records < 1:
-            raise ValueError(f"max_poll_records {self.max_poll_records} must be at least 1")
+        require_text("rack", self.rack)
+        require_whole("max_poll_records", self.max_poll_records, least=1, most=INT32_MAX)
+        for name in ("max_wait_ms", "min_bytes", "max_bytes"):
+            require_whole(name, getattr(self, name), most=INT32_MAX)
+        require_number("max_poll_interval_s", self.max_poll_interval_s, above=0)
+        require_number("close_timeout_s", self.close_timeout_s, least=0)
