@@ -27,7 +27,7 @@ from tidelog.cli.consumption import (
     fetch_settings,
 )
 from tidelog.cli.errors import WrongUsage
-from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
+from tidelog.cli.options import COUNT_MAX, DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
 from tidelog.cli.plugins import load
 from tidelog.cli.records import json_line
 from tidelog.cli.share_consumption import ShareConsumption
@@ -70,7 +70,7 @@ def consume(
         bool, typer.Option("--follow/--exit-at-end", help="Wait for more at the end, or read what there is.")
     ] = False,
     count_max: Annotated[
-        int | None, typer.Option("--max-messages", "-n", min=1, metavar="N", help="Stop after so many.")
+        int | None, typer.Option("--max-messages", "-n", min=1, max=COUNT_MAX, metavar="N", help="Stop after so many.")
     ] = None,
     format: Annotated[
         OutputFormat | None, typer.Option("--format", "-f", help="What a line shows; -o json means json.")

@@ -23,6 +23,11 @@ class Form(enum.StrEnum):
 TIMEOUT_S_MAX: Final = 1_000_000.0
 """Above some larger one operating systems refuse to wait."""
 
+INT32_MAX: Final = (1 << 31) - 1
+"""Partitions and replicas are counted by int32 in requests."""
+COUNT_MAX: Final = (1 << 63) - 1
+"""Above it nothing can be counted off."""
+
 Bootstrap: TypeAlias = Annotated[
     str,
     typer.Option(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidelog.cli.errors import Refused, WrongUsage
-from tidelog.cli.options import Bootstrap, Form, Output, key_values
+from tidelog.cli.options import TIMEOUT_S_MAX, Bootstrap, Form, Output, key_values
 from tidelog.cli.output import size
 from tidelog.cli.security import command_properties, command_security
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
@@ -105,7 +105,10 @@ def table(
         typer.Option("--starting-offsets", metavar="earliest|latest|JSON", help="Where a new table begins."),
     ] = "earliest",
     every: Annotated[
-        float, typer.Option("--every", min=0.0, metavar="SECONDS", help="Between two batches of a continuous run.")
+        float,
+        typer.Option(
+            "--every", min=0.0, max=TIMEOUT_S_MAX, metavar="SECONDS", help="Between two batches of a continuous run."
+        ),
     ] = 10.0,
     batch_offsets: Annotated[
         int | None, typer.Option("--max-offsets", min=1, help="Offsets a batch, at most.", show_default="all there are")

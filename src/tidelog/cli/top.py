@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from tidelog.cli.errors import WrongUsage
-from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
+from tidelog.cli.options import DEFAULT_TIMEOUT_S, TIMEOUT_S_MAX, Bootstrap, Form, Output, TimeoutS
 from tidelog.cli.output import ids, print_json, size
 from tidelog.cli.security import command_security
 from tidelog.cli.top_requests import Reading, read_requests, table
@@ -30,7 +30,9 @@ app = typer.Typer(add_completion=False)
 ROWS_MAX: Final = 12
 """Topics, groups, partitions and moves that are shown of each; the most important come first."""
 
-Interval = Annotated[float, typer.Option("--interval", "-i", min=0.5, metavar="SECONDS", help="Between two looks.")]
+Interval = Annotated[
+    float, typer.Option("--interval", "-i", min=0.5, max=TIMEOUT_S_MAX, metavar="SECONDS", help="Between two looks.")
+]
 Metrics = Annotated[
     list[str] | None,
     typer.Option(

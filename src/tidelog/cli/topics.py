@@ -12,6 +12,7 @@ from tidelog.cli.cluster import connect
 from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.options import (
     DEFAULT_TIMEOUT_S,
+    INT32_MAX,
     Bootstrap,
     Form,
     Output,
@@ -46,12 +47,18 @@ Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics by 
 def create(
     topics: Names,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="How many.", show_default="num.partitions")
+        int | None,
+        typer.Option("--partitions", "-p", min=1, max=INT32_MAX, help="How many.", show_default="num.partitions"),
     ] = None,
     replication_factor: Annotated[
         int | None,
         typer.Option(
-            "--replication-factor", "-r", min=1, help="Copies of each.", show_default="default.replication.factor"
+            "--replication-factor",
+            "-r",
+            min=1,
+            max=INT32_MAX,
+            help="Copies of each.",
+            show_default="default.replication.factor",
         ),
     ] = None,
     assignment: Annotated[
@@ -220,7 +227,9 @@ def describe(
 @app.command()
 def alter(
     topics: Names,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="How many there shall be in all.")],
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", min=1, max=INT32_MAX, help="How many there shall be in all.")
+    ],
     assignment: Annotated[
         str | None,
         typer.Option(

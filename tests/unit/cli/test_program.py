@@ -106,3 +106,21 @@ def test_a_terminal_that_lacks_characters_gets_others(bootstrap: str) -> None:
     assert done.returncode == 1
     assert done.stdout.isascii()
     assert done.stderr == b"tidelog: group 'gr\\xfcn' does not exist\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["consume", "t", "-n", "99999999999999999999"],
+        ["top", "--interval", "inf"],
+        ["table", "t", "path", "--every", "inf"],
+        ["topics", "create", "t", "--partitions", "99999999999"],
+        ["topics", "create", "t", "--replication-factor", "99999999999"],
+        ["topics", "alter", "t", "--partitions", "99999999999"],
+    ],
+)
+def test_numbers_that_no_command_could_work_with(tidelog: Tidelog, arguments: list[str]) -> None:
+    """They are told by the option's name, with the largest that there may be."""
+    told = tidelog(*arguments)
+    assert told.code == 2
+    assert re.search(rf"{arguments[-2].lstrip('-')}.*less than or equal to", told.err)
