@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.unit.client.group_broker import GroupBroker
+from tests.unit.client.scripted_broker import SILENCE
 
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import CommitRefused, ConnectionFailed, Fenced, ProducerClosed, TransactionFailed
@@ -172,6 +173,33 @@ async def test_offsets_of_a_former_member_break_the_transaction() -> None:
             async with producer.transaction():
                 await producer.send_offsets({T0: 1}, GroupMember("g"))
         assert broker.ended == [False, True]
+
+
+async def test_who_is_cancelled_does_not_wait_for_a_coordinator_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C ends a program within 10 s; the coordinator aborts by itself once the transaction times out."""
+    monkeypatch.setattr("tidelog.client.producer.producer.CANCELLED_ABORT_S_MAX", 0.1)
+    with GroupBroker(partitions=1) as broker:
+
+        async def program() -> None:
+            async with (
+                Cluster(broker.bootstrap, operation_timeout_s=600, call_timeout_s=600) as cluster,
+                Producer(cluster, SETTINGS) as producer,
+                producer.transaction(),
+            ):
+                await producer.send("t", b"a", partition=0)
+                await producer.flush()
+                broker.handlers[ApiKey.END_TXN] = lambda request, version: SILENCE
+                works.set()
+                await asyncio.Event().wait()
+
+        works = asyncio.Event()
+        running = asyncio.create_task(program())
+        await works.wait()
+        running.cancel()
+        async with asyncio.timeout(180):
+            await asyncio.gather(running, return_exceptions=True)
+        assert running.cancelled()
+        assert broker.asked(ApiKey.END_TXN)
 
 
 async def test_leaving_with_an_open_transaction_aborts_it() -> None:

@@ -17,6 +17,7 @@ With a `transactional_id` in the settings everything is sent in transactions:
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import random
@@ -40,6 +41,8 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 
 TIMESTAMP_MAX: Final = 2**63 - 1
+CANCELLED_ABORT_S_MAX: Final = 4.0
+"""How long the abort for a caller that was cancelled may take; it may come twice, and Ctrl-C is to end within 10 s."""
 LOADS_S: Final = 0.005
 """How often partitioners are told how long the queues are."""
 
@@ -100,8 +103,7 @@ class Producer:
                 ProducerTransactionState.BROKEN,
             ):
                 # A transaction without a commit: it would only hold up its readers until it times out.
-                with contextlib.suppress(KafkaError, ClientError):
-                    await self.abort()
+                await self._abort_for(error)
             elif error is None and not self._sender.closed:
                 await self._drain()
         finally:
@@ -266,12 +268,22 @@ class Producer:
         try:
             yield
             await self.commit()
-        except BaseException:
+        except BaseException as error:
             if self._transactional().state in (ProducerTransactionState.OPEN, ProducerTransactionState.BROKEN):
                 # What went wrong is what the caller is to hear; an abort that fails shows at the next begin.
-                with contextlib.suppress(KafkaError, ClientError):
-                    await self.abort()
+                await self._abort_for(error)
             raise
+
+    async def _abort_for(self, error: BaseException | None) -> None:
+        """Aborts as well as can be for what came out of the caller's block.
+
+        A caller that was cancelled wants to end: it does not wait for a coordinator that does not answer. The
+        coordinator aborts by itself once the transaction times out.
+        """
+        is_cancelled = error is not None and not isinstance(error, Exception)
+        with contextlib.suppress(KafkaError, ClientError, TimeoutError):
+            async with asyncio.timeout(CANCELLED_ABORT_S_MAX if is_cancelled else None):
+                await self.abort()
 
     def _transactional(self) -> TransactionManager:
         if self._transactions is None:
