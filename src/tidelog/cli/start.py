@@ -245,6 +245,7 @@ async def _one(plan: Plan, stop: Stop, store_port: int | None) -> None:
     from tidelog.broker.failure import BrokerFailed
     from tidelog.launcher.foreground import log_warnings, settle_memory
     from tidelog.launcher.in_process import InProcessCluster
+    from tidelog.launcher.kept_modules import keep_modules
 
     cluster = InProcessCluster(plan)
     for config in cluster.configs.values():
@@ -253,6 +254,7 @@ async def _one(plan: Plan, stop: Stop, store_port: int | None) -> None:
         await stop.wait_for(cluster.start(store_port=store_port))
         if stop.asked:
             return
+        keep_modules()
         settle_memory()
         _say(cluster.store.address, cluster.metrics_addresses, cluster.addresses.values())
         reason = await stop.wait_for(cluster.failed())

@@ -12,6 +12,7 @@ from tidelog.broker.failure import BrokerFailed
 from tidelog.broker.runtime import Runtime
 from tidelog.launcher.ensemble import join
 from tidelog.launcher.foreground import Stop, first_failure, log_warnings, settle_memory
+from tidelog.launcher.kept_modules import keep_modules
 from tidelog.ports.real import SystemClock, SystemDisk, SystemNetwork, SystemRandom
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ async def _serve(
         await stop.wait_for(runtime.start())
         if stop.asked:
             return
+        keep_modules()
         settle_memory()
         on_ready(runtime)
         failures = [runtime.failed()] if own_store is None else [runtime.failed(), own_store.failed()]

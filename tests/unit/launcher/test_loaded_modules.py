@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from tests.unit.launcher.processes import Tidelog, tidelog
 
+SOURCE: Final = Path(__file__).parents[3] / "src"
 PROGRAM: Final = """
-import atexit, sys
+import atexit, importlib, sys
+from importlib.machinery import PathFinder
 from tidelog.cli import main
-atexit.register(lambda: print("loaded:", *sys.modules, file=sys.stderr))
+
+@atexit.register
+def tell():
+    print("loaded:", *sys.modules, file=sys.stderr)
+    from tidelog.launcher.kept_modules import KeptModules
+    kept = [name for finder in sys.meta_path if isinstance(finder, KeptModules) for name in finder.names]
+    print("kept:", *kept, file=sys.stderr)
+    # From here on no import finds a file.
+    sys.meta_path.remove(PathFinder)
+    for name in kept:
+        importlib.import_module(name)
+    print("imported:", *kept, file=sys.stderr)
+
 main()
 """
+MODULES_MAX: Final = 600
+"""Of a broker with its store, its own and Python's: some 20 kB of memory each."""
 NEEDLESS: Final = frozenset(
     {
         # Of Python: half a megabyte each, or more.
@@ -31,6 +49,13 @@ NEEDLESS: Final = frozenset(
         "re2",
         "rich",
         "typer",
+        # For requests that most brokers never get; their code is kept.
+        "tidelog.assignors",
+        "tidelog.broker.coordinators",
+        "tidelog.broker.handlers.create_topics",
+        "tidelog.broker.sharing",
+        "tidelog.coordinator",
+        "tidelog.sharing",
         # What clients and Spark do with records, and settings that a broker has by default do not ask for.
         "tidelog.broker.metrics.service",
         "tidelog.broker.telemetry.client_metrics_manager",
@@ -47,16 +72,55 @@ NEEDLESS: Final = frozenset(
 """No broker with default settings needs these."""
 
 
-def loaded_by(process: Tidelog) -> frozenset[str]:
-    """Ends a process of PROGRAM; the modules that it had."""
+ELSEWHERE: Final = {
+    "tidelog.broker.connections.bearer_tokens": "a setting: needs a library, which its start asks for",
+    "tidelog.broker.runtime": "at the start, by settings: metrics, tracing",
+    "tidelog.broker.telemetry.offer": "at the start, by a setting",
+    "tidelog.config.registry": "at the start, for a name that is unknown",
+    "tidelog.config.setting": "at the start, by settings",
+    "tidelog.launcher.ensemble": "at the start and the end, by a setting",
+    "tidelog.launcher.foreground": "at the start, by a setting",
+    "tidelog.launcher.plan": "at the start, by an option",
+    "tidelog.coordinator.patterns": "RE2, which is compiled: at the first pattern that a group subscribes to",
+    "tidelog.ports.key_stores": "where stores of keys are read",
+    "tidelog.store.transfer": "once, when an administrator moves the store to an ensemble",
+}
+"""Modules with an import in a function of what is neither loaded nor kept -> when it comes to that."""
+
+
+class Modules(NamedTuple):
+    """Of a broker's process."""
+
+    loaded: frozenset[str]
+    kept: frozenset[str]
+
+
+def modules_of(process: Tidelog) -> Modules:
+    """Ends a process of PROGRAM; the modules that it had. It has imported all that it kept, without files."""
     code, said = process.end()
     assert code == 0, said
-    (line,) = [each for each in said.splitlines() if each.startswith("loaded: ")]
-    return frozenset(line.split()[1:])
+    told = {line.split(": ")[0]: frozenset(line.split()[1:]) for line in said.splitlines()}
+    assert told["imported"] == told["kept"], said
+    return Modules(told["loaded"], told["kept"])
+
+
+def imported_later(path: Path) -> Iterator[str]:
+    """The modules that functions of a file import."""
+    for function in ast.walk(ast.parse(path.read_text())):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.ImportFrom):
+                    assert node.module is not None
+                    yield node.module
+                elif isinstance(node, ast.Import):
+                    yield from (alias.name for alias in node.names)
 
 
 def test_a_broker_has_loaded_what_it_needs(tmp_path: Path) -> None:
-    """Where the store is in its process, and where the store is elsewhere, which needs no SQLite."""
+    """Where the store is in its process, and where the store is elsewhere, which needs no SQLite.
+
+    What a function imports later is loaded already, or kept.
+    """
     first = ["start", "--data", str(tmp_path / "first"), "--port", "0", "--store-port", "0"]
     with tidelog(*first, program=["-c", PROGRAM]) as one:
         store = one.line("store: ")
@@ -67,9 +131,18 @@ def test_a_broker_has_loaded_what_it_needs(tmp_path: Path) -> None:
         )
         with tidelog("broker", str(properties), program=["-c", PROGRAM]) as joined:
             joined.line("ready: ")
-            without_store = loaded_by(joined)
-        with_store = loaded_by(one)
+            without_store = modules_of(joined).loaded
+        with_store, kept = modules_of(one)
     needless = NEEDLESS | {"kazoo", "pathlib", "tidelog.store.zookeeper"}
     assert sorted(with_store & needless) == []
     needless = NEEDLESS | {"sqlite3", "tidelog.launcher.metadata_store", "tidelog.store.server"}
     assert sorted(without_store & needless) == []
+    assert len(with_store) <= MODULES_MAX
+    missing = {
+        name
+        for name in with_store | kept
+        if name.startswith("tidelog.")
+        for path in [SOURCE.joinpath(*name.split(".")).with_suffix(".py")]
+        if path.exists() and set(imported_later(path)) - with_store - kept
+    }
+    assert {name for name in missing if not name.startswith("tidelog.cli")} == set(ELSEWHERE)

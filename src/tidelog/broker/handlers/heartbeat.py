@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
-from tidelog.coordinator.groups.classic.events import Heartbeat, HeartbeatReply
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.handler import ContextOf, Frames
     from tidelog.broker.node import Node
+    from tidelog.coordinator.groups.classic.events import HeartbeatReply
 
     HeartbeatFrames: Callable[[Node], Frames] | None
 else:
@@ -103,6 +103,9 @@ def handle(
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not group:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    # Not above: a broker has no use for it before it coordinates a group.
+    from tidelog.coordinator.groups.classic.events import Heartbeat
+
     asked: Deferred[HeartbeatReply] = node.groups.ask(
         group,
         lambda request_id: Heartbeat(

@@ -1,0 +1,91 @@
+"""The APIs whose handlers are loaded when they are first asked for, and the versions that those serve.
+
+A module that is loaded stays in a broker's memory, and most brokers are never asked for most APIs. A file is named as
+its API's key is. Its versions stand here as well as in the file, since the broker advertises them from its start on;
+`tests/unit/broker/test_later_handlers.py` holds the two equal. APIs that every broker is asked for, and those with a
+fast way besides `handle`, are not here: the broker loads them when it starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from tidelog.broker.handler import Versions
+
+LATER: Final[Mapping[str, Versions]] = {
+    "add_offsets_to_txn": Versions(0, 4),
+    "add_partitions_to_txn": Versions(0, 5),
+    "allocate_producer_ids": Versions(0, 0, advertised=False),
+    "alter_client_quotas": Versions(0, 1),
+    "alter_configs": Versions(0, 2),
+    "alter_partition": Versions(2, 3, advertised=False),
+    "alter_partition_reassignments": Versions(0, 1),
+    "alter_replica_log_dirs": Versions(1, 2),
+    "alter_share_group_offsets": Versions(0, 0),
+    "alter_user_scram_credentials": Versions(0, 0),
+    "consumer_group_describe": Versions(0, 1),
+    "consumer_group_heartbeat": Versions(0, 1),
+    "controlled_shutdown": Versions(2, 3, advertised=False),
+    "create_acls": Versions(1, 3),
+    "create_delegation_token": Versions(1, 3),
+    "create_partitions": Versions(0, 3),
+    "create_topics": Versions(2, 7),
+    "delete_acls": Versions(1, 3),
+    "delete_groups": Versions(0, 2),
+    "delete_records": Versions(0, 2),
+    "delete_share_group_offsets": Versions(0, 0),
+    "delete_share_group_state": Versions(0, 0),
+    "delete_topics": Versions(1, 6),
+    "describe_acls": Versions(1, 3),
+    "describe_client_quotas": Versions(0, 1),
+    "describe_cluster": Versions(0, 2),
+    "describe_configs": Versions(1, 4),
+    "describe_delegation_token": Versions(1, 3),
+    "describe_groups": Versions(0, 6),
+    "describe_log_dirs": Versions(1, 5),
+    "describe_producers": Versions(0, 0),
+    "describe_quorum": Versions(0, 2),
+    "describe_share_group_offsets": Versions(0, 1),
+    "describe_topic_partitions": Versions(0, 0),
+    "describe_transactions": Versions(0, 0),
+    "describe_user_scram_credentials": Versions(0, 0),
+    "elect_leaders": Versions(0, 2),
+    "end_txn": Versions(0, 5),
+    "envelope": Versions(0, 0, advertised=False),
+    "expire_delegation_token": Versions(1, 2),
+    "find_coordinator": Versions(0, 6),
+    "get_telemetry_subscriptions": Versions(0, 0),
+    "incremental_alter_configs": Versions(0, 1),
+    "init_producer_id": Versions(0, 5),
+    "initialize_share_group_state": Versions(0, 0),
+    "join_group": Versions(0, 9),
+    "leader_and_isr": Versions(5, 7, advertised=False),
+    "leave_group": Versions(0, 5),
+    "list_config_resources": Versions(0, 1),
+    "list_groups": Versions(0, 5),
+    "list_offsets": Versions(1, 11),
+    "list_partition_reassignments": Versions(0, 0),
+    "list_transactions": Versions(0, 2),
+    "offset_commit": Versions(2, 10),
+    "offset_delete": Versions(0, 0),
+    "offset_fetch": Versions(1, 10),
+    "offset_for_leader_epoch": Versions(2, 4),
+    "push_telemetry": Versions(0, 0),
+    "read_share_group_state": Versions(0, 0),
+    "read_share_group_state_summary": Versions(0, 1),
+    "renew_delegation_token": Versions(1, 2),
+    "sasl_authenticate": Versions(0, 2),
+    "sasl_handshake": Versions(0, 1),
+    "share_acknowledge": Versions(1, 2),
+    "share_fetch": Versions(1, 2),
+    "share_group_describe": Versions(1, 1),
+    "share_group_heartbeat": Versions(1, 1),
+    "stop_replica": Versions(3, 4, advertised=False),
+    "sync_group": Versions(0, 5),
+    "txn_offset_commit": Versions(0, 5),
+    "update_features": Versions(0, 2),
+    "update_metadata": Versions(7, 8, advertised=False),
+    "write_share_group_state": Versions(0, 1),
+    "write_txn_markers": Versions(1, 2),
+}
