@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.cli.errors import Refused
 from tidelog.cli.start import settings
+from tidelog.cli.usage import formatter
 
 if TYPE_CHECKING:
     from tidelog.broker.runtime import Runtime
@@ -19,8 +20,18 @@ if TYPE_CHECKING:
 
 def run(arguments: Sequence[str]) -> int:
     """Parses the command's arguments and runs it."""
+    parsed = _parsed(arguments)
+    if isinstance(parsed, int):
+        return parsed
+    return broker(parsed.properties, settings(parsed.override), parsed.log_level, parsed.parent_pipe)
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace | int:
+    """The command's options; an exit code where there is nothing to run. The parser does not outlive this function."""
     parser = argparse.ArgumentParser(
-        prog="tidelog broker", description="One broker from a server.properties file; SIGTERM stops it cleanly."
+        prog="tidelog broker",
+        description="One broker from a server.properties file; SIGTERM stops it cleanly.",
+        formatter_class=formatter(arguments),
     )
     parser.add_argument("properties", metavar="server.properties", help="Kafka's own file, as it is")
     parser.add_argument(
@@ -30,10 +41,9 @@ def run(arguments: Sequence[str]) -> int:
     # For the supervisor: a descriptor whose end says that the whole cluster stops.
     parser.add_argument("--parent-pipe", metavar="FD", type=int, help=argparse.SUPPRESS)
     try:
-        parsed = parser.parse_args(arguments)
+        return parser.parse_args(arguments)
     except SystemExit as end:
         return int(end.code or 0)
-    return broker(parsed.properties, settings(parsed.override), parsed.log_level, parsed.parent_pipe)
 
 
 def broker(properties: str, overrides: dict[str, str], log_level: str = "info", parent_pipe: int | None = None) -> int:

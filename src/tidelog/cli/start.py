@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.errors import Refused, WrongUsage
+from tidelog.cli.usage import formatter
 
 if TYPE_CHECKING:
     from tidelog.launcher.filling import Filling
@@ -28,8 +29,50 @@ ID_MAX: Final = (1 << 31) - 1
 
 def run(arguments: Sequence[str]) -> int:
     """Parses the command's arguments and runs it."""
+    parsed = _parsed(arguments)
+    if isinstance(parsed, int):
+        return parsed
+    for name, port in (
+        ("--port", parsed.port),
+        ("--store-port", parsed.store_port or 0),
+        ("--metrics", parsed.metrics or 0),
+    ):
+        if not 0 <= port <= 65535:
+            raise WrongUsage(f"{name} {port}: ports go from 0 to 65535")
+    if parsed.first_id and parsed.zookeeper is None:
+        raise WrongUsage(
+            "--first-id: without --zookeeper these are all brokers of the cluster, and their ids begin at 0"
+        )
+    given = settings(parsed.settings)
+    filling = _filling(parsed.data, parsed.first_id) if parsed.brokers == AUTO else None
+    brokers = parsed.brokers if filling is None else filling.brokers
+    _check_brokers(brokers, parsed.first_id)
+    ports = _ports("--port", parsed.port, brokers)
+    metrics_ports = () if parsed.metrics is None else _ports("--metrics", parsed.metrics, brokers)
+    if parsed.port and parsed.metrics and set(ports) & set(metrics_ports):
+        raise WrongUsage(f"--metrics {parsed.metrics}: brokers have ports {ports[0]} to {ports[-1]} for their clients")
+    if parsed.zookeeper is not None and parsed.store_port is not None:
+        raise WrongUsage("--store-port: with --zookeeper there is no store here that could be served")
+    return start(
+        parsed.data,
+        ports,
+        given,
+        filling=filling,
+        first_id=parsed.first_id,
+        zookeeper=parsed.zookeeper,
+        metrics_ports=metrics_ports,
+        secure=parsed.secure,
+        store_port=parsed.store_port,
+        restart=not parsed.no_restart,
+        log_level=parsed.log_level,
+    )
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace | int:
+    """The command's options; an exit code where there is nothing to run. The parser does not outlive this function."""
     parser = argparse.ArgumentParser(
         prog="tidelog start",
+        formatter_class=formatter(arguments),
         description="A cluster on this machine: one or more brokers, and a metadata store unless ZooKeeper has the "
         "metadata. Prints `store: HOST:PORT`, and `ready: HOST:PORT,...` when clients can connect; Ctrl-C stops it "
         "cleanly.",
@@ -89,43 +132,9 @@ def run(arguments: Sequence[str]) -> int:
         help="debug, info, warning (warning for this process, info for the logs of several brokers)",
     )
     try:
-        parsed = parser.parse_args(arguments)
+        return parser.parse_args(arguments)
     except SystemExit as end:
         return int(end.code or 0)
-    for name, port in (
-        ("--port", parsed.port),
-        ("--store-port", parsed.store_port or 0),
-        ("--metrics", parsed.metrics or 0),
-    ):
-        if not 0 <= port <= 65535:
-            raise WrongUsage(f"{name} {port}: ports go from 0 to 65535")
-    if parsed.first_id and parsed.zookeeper is None:
-        raise WrongUsage(
-            "--first-id: without --zookeeper these are all brokers of the cluster, and their ids begin at 0"
-        )
-    given = settings(parsed.settings)
-    filling = _filling(parsed.data, parsed.first_id) if parsed.brokers == AUTO else None
-    brokers = parsed.brokers if filling is None else filling.brokers
-    _check_brokers(brokers, parsed.first_id)
-    ports = _ports("--port", parsed.port, brokers)
-    metrics_ports = () if parsed.metrics is None else _ports("--metrics", parsed.metrics, brokers)
-    if parsed.port and parsed.metrics and set(ports) & set(metrics_ports):
-        raise WrongUsage(f"--metrics {parsed.metrics}: brokers have ports {ports[0]} to {ports[-1]} for their clients")
-    if parsed.zookeeper is not None and parsed.store_port is not None:
-        raise WrongUsage("--store-port: with --zookeeper there is no store here that could be served")
-    return start(
-        parsed.data,
-        ports,
-        given,
-        filling=filling,
-        first_id=parsed.first_id,
-        zookeeper=parsed.zookeeper,
-        metrics_ports=metrics_ports,
-        secure=parsed.secure,
-        store_port=parsed.store_port,
-        restart=not parsed.no_restart,
-        log_level=parsed.log_level,
-    )
 
 
 def _brokers(text: str) -> int | str:

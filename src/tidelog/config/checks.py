@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, cast
-from urllib.parse import urlsplit
 
 from tidelog.config.listener_security import check_listeners, parse_super_users
 from tidelog.config.listeners import Listener, parse_listeners, parse_protocol_map
@@ -175,7 +174,7 @@ def _check_metrics(values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
         except ValueError as error:
             yield "metrics.listener", f"metrics.listener: {error}"
     endpoint = cast("str | None", values["tracing.otlp.endpoint"])
-    if endpoint and (urlsplit(endpoint).scheme not in ("http", "https") or not urlsplit(endpoint).netloc):
+    if endpoint and not _is_web_address(endpoint):
         yield "tracing.otlp.endpoint", f"tracing.otlp.endpoint is {endpoint}: it must be an http or https URL"
 
 
@@ -213,3 +212,10 @@ def _check_relations(values: Mapping[str, Value], written: Mapping[str, str]) ->
             yield "max.connections.per.ip.overrides", f"'{pair}' is not host:count"
     if number("offsets.commit.required.acks") not in (-1, 0, 1):
         yield "offsets.commit.required.acks", "offsets.commit.required.acks must be -1, 0 or 1"
+
+
+def _is_web_address(url: str) -> bool:
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    return parts.scheme in ("http", "https") and bool(parts.netloc)

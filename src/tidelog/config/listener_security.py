@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
-from urllib.parse import urlsplit
 
 from tidelog.config import jaas, registry
 from tidelog.config.listeners import Listener
@@ -259,7 +258,7 @@ def _check_tokens(values: Mapping[str, Value], written: Mapping[str, str], liste
             f"listener {listener} offers OAUTHBEARER, and nothing says whose tokens are good: set {_JWKS} to the "
             "issuer's keys (https://... or file://...)",
         )
-    elif urlsplit(url).scheme not in ("http", "https", "file"):
+    elif not _is_readable(url):
         yield _JWKS, f"{_JWKS} is {url}: only http, https and file URLs are read"
 
 
@@ -308,3 +307,9 @@ def parse_super_users(text: str | None) -> frozenset[str]:
         if not (kind and colon and name):
             raise ValueError(f"'{member}' is not a principal such as User:name; several are separated by semicolons")
     return frozenset(filter(None, members))
+
+
+def _is_readable(url: str) -> bool:
+    from urllib.parse import urlsplit
+
+    return urlsplit(url).scheme in ("http", "https", "file")

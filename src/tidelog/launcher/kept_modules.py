@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, Final, cast
 
 KEPT: Final = (
+    "ipaddress",
     "tidelog.assignors",
     "tidelog.broker.cluster.config_entries",
     "tidelog.broker.cluster.producer_ids",
@@ -31,6 +32,11 @@ KEPT: Final = (
     "tidelog.protocol.coordinator_records",
     "tidelog.records.aborted_transactions",
     "tidelog.sharing",
+    "tidelog.store.export_file",
+    "tidelog.store.relay",
+    "tidelog.store.rooted_frames",
+    "tidelog.store.transfer",
+    "urllib.parse",
 )
 """Modules, and packages with all that is in them."""
 _FASTEST: Final = 1
@@ -80,13 +86,13 @@ def keep_modules() -> None:
     kept = KeptModules()
     for name in KEPT:
         parent, _, _ = name.rpartition(".")
-        for spec in _found(name, importlib.import_module(parent).__path__):
+        for spec in _found(name, importlib.import_module(parent).__path__ if parent else None):
             kept.keep(spec)
     sys.meta_path.insert(0, kept)
 
 
-def _found(name: str, path: Sequence[str]) -> Iterator[ModuleSpec]:
-    """The module `name` in the folders of `path`, and those in it where it is a package."""
+def _found(name: str, path: Sequence[str] | None) -> Iterator[ModuleSpec]:
+    """The module `name` in the folders of `path` (None: of `sys.path`), and those in it where it is a package."""
     spec = PathFinder.find_spec(name, path)
     assert spec is not None, name
     inner = spec.submodule_search_locations

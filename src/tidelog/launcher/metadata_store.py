@@ -24,7 +24,6 @@ from tidelog.store.errors import StoreCorrupt, StoreLocked
 from tidelog.store.local import LocalStore
 from tidelog.store.moving import moved_elsewhere
 from tidelog.store.sqlite import SqlitePersistence
-from tidelog.store.transfer import open_for_brokers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -134,6 +133,8 @@ class MetadataStore:
         moved = moved_elsewhere(self.embedded.tree)
         if moved is None:
             return await LocalStore.connect(self.embedded)
+        from tidelog.store.transfer import open_for_brokers
+
         await open_for_brokers(moved)
         return await join(moved.connect, config)
 

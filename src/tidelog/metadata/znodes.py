@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
-from urllib.parse import quote, unquote
 
 from tidelog.config.listeners import SECURITY_PROTOCOLS
 from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType, Endpoint
@@ -145,6 +144,8 @@ def entity_path(resource: ConfigResource) -> str:
 
 
 def _encode_name(name: str) -> str:
+    from urllib.parse import quote
+
     # ZooKeeper takes no node that is called "." or "..".
     return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="")
 
@@ -164,6 +165,8 @@ def resource_of(entity: str) -> ConfigResource | None:
             continue
         if type not in _ENCODED:
             return ConfigResource(type, "" if name == DEFAULT_ENTITY else name)
+        from urllib.parse import unquote
+
         decoded = unquote(name, errors="replace")
         return ConfigResource(type, decoded) if _encode_name(decoded) == name else None
     return None

@@ -8,7 +8,6 @@ import ctypes
 import errno
 import fcntl
 import os
-import secrets
 import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -42,10 +41,15 @@ class SystemRandom:
     """`tidelog.ports.random.Random` from the kernel's source."""
 
     def below(self, bound: int) -> int:
-        return secrets.randbelow(bound)
+        bits = (bound - 1).bit_length()
+        size = (bits + 7) // 8
+        while True:  # Twice on average, at most.
+            drawn = int.from_bytes(os.urandom(size), "big") >> 8 * size - bits
+            if drawn < bound:
+                return drawn
 
     def token(self, size: int) -> bytes:
-        return secrets.token_bytes(size)
+        return os.urandom(size)
 
 
 class SystemFile:

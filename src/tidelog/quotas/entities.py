@@ -11,13 +11,11 @@ its SCRAM credentials. Errors are Kafka's, in its words (ClientQuotaControlManag
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
-from urllib.parse import quote, unquote
 
 from tidelog.model.errors import ErrorCode, KafkaError
 
@@ -132,6 +130,8 @@ def parse_value(entity: Entity, key: str, value: float) -> tuple[QuotaKey, float
 
 def canonical_address(text: str) -> str | None:
     """An address as connections have it; None where it is none. Host names are not resolved."""
+    import ipaddress
+
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
@@ -214,6 +214,8 @@ def entity_path(entity: Entity) -> str:
 
 def entity_of(path: str) -> Entity | None:
     """The inverse of `entity_path`; None for other holders of settings."""
+    from urllib.parse import unquote
+
     words = path.split("/")
     names: dict[str, Name] = {}
     kinds = {folder: kind for kind, folder in _FOLDERS.items()}
@@ -277,5 +279,7 @@ def _scientific(value: float) -> str:
 def _encoded(name: Name) -> str:
     if name is None:
         return DEFAULT_NAME
+    from urllib.parse import quote
+
     # ZooKeeper takes no node that is called "." or "..".
     return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="").replace("~", "%7E")

@@ -12,7 +12,6 @@ connection, so that asking again is one look-up; what it remembers ends with the
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
@@ -358,6 +357,8 @@ def one_line(text: str) -> str:
 
 def java_host(address: str) -> str:
     """An address as Java prints it, which is what ACLs' hosts are compared with: `::1` is `0:0:0:0:0:0:0:1`."""
+    import ipaddress
+
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

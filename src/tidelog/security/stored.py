@@ -13,7 +13,6 @@ import json
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
-from urllib.parse import quote, unquote
 
 from tidelog.security.access import Operation, ResourceType
 from tidelog.security.acls import AclEntry, PatternType, Permission, ResourcePattern
@@ -154,11 +153,15 @@ def decode_change(path: str, data: bytes | None) -> ResourcePattern:
 
 def sanitized(user: str) -> str:
     """A user's name as a node's name and in JMX (Sanitizer of Kafka): URL-encoded, blanks as %20."""
+    from urllib.parse import quote
+
     return quote(user, safe="").replace("~", "%7E")
 
 
 def desanitized(name: str) -> str:
     """The inverse of `sanitized`."""
+    from urllib.parse import unquote
+
     return unquote(name)
 
 

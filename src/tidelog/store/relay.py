@@ -117,6 +117,10 @@ class Relay:
         """Addresses of the clients that are served."""
         return [connection.peer for connection in self._connections if connection.is_through]
 
+    def connection(self, report: Callable[[bytes], str]) -> RelayConnection:
+        """What serves a client that has connected; `report` answers four-letter words."""
+        return RelayConnection(self, report)
+
     # What connections ask.
 
     def admit(self, connection: RelayConnection) -> bool:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidelog.ports.clock import Clock
 from tidelog.ports.network import Listener, Network
@@ -29,9 +29,11 @@ from tidelog.store.embedded import EmbeddedStore
 from tidelog.store.errors import ConnectionLoss, SessionExpired, StoreError
 from tidelog.store.jute import ConnectRequest
 from tidelog.store.moving import MOVED, MOVING, moved_elsewhere, parse_servers
-from tidelog.store.relay import Relay, RelayConnection
 from tidelog.store.session_deadlines import SessionDeadlines
 from tidelog.store.tree import NO_SESSION, SessionRecord
+
+if TYPE_CHECKING:
+    from tidelog.store.relay import Relay
 
 logger: Final = logging.getLogger(__name__)
 
@@ -105,7 +107,7 @@ class StoreServer:
 
     def _connection(self) -> asyncio.BaseProtocol:
         if self._relay is not None:
-            return RelayConnection(self._relay, self.report)
+            return self._relay.connection(self.report)
         return StoreConnection(self, self._store)
 
     # What connections ask.
@@ -277,11 +279,13 @@ class StoreServer:
 
     def _moved(self) -> None:
         """The store says where it is now, if it is not here any more: from now on this address leads there."""
-        from tidelog.store.transfer import open_for_brokers
-
         moved = moved_elsewhere(self._store.tree)
         if moved is None or self._relay is not None or self._closed or self._network is None:
             return
+        # Not above: few stores move.
+        from tidelog.store.relay import Relay
+        from tidelog.store.transfer import open_for_brokers
+
         logger.warning("store has moved, relaying: to=%s", moved.connect)
         self._relay = Relay(parse_servers(moved.connect), self._network, lambda: open_for_brokers(moved))
         self._relay.start()

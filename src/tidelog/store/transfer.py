@@ -24,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import secrets
+import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -187,7 +187,7 @@ async def prepare(store: StoreClient, source: str, checksum: str, *, replace: bo
                 f"the store is not empty: it has {shown}{', ...' if len(others) > 5 else ''}. Choose another chroot, "
                 "or, if what is there may be lost, replace it (--replace)"
             )
-    import_id = secrets.token_hex(16)
+    import_id = os.urandom(16).hex()
     content = encode_import(source, checksum, import_id)
     try:
         await store.create(IMPORT, content)
@@ -380,7 +380,7 @@ async def move(
 async def _require_another(former: StoreClient, new: StoreClient, target: str) -> None:
     """TransferRefused where both are one store, by whatever names: its hold would cut off the mover that is to fill
     it."""
-    probe = f"{PROBE}_{secrets.token_hex(16)}"
+    probe = f"{PROBE}_{os.urandom(16).hex()}"
     await new.create(probe, ephemeral=True)
     try:
         found = await former.exists(parse_servers(target).root + probe)

@@ -29,14 +29,16 @@ def tell():
 
 main()
 """
-MODULES_MAX: Final = 600
+MODULES_MAX: Final = 580
 """Of a broker with its store, its own and Python's: some 20 kB of memory each."""
 NEEDLESS: Final = frozenset(
     {
         # Of Python: half a megabyte each, or more.
         "email",
         "http",
+        "lzma",
         "multiprocessing",
+        "shutil",
         "unittest",
         "urllib.request",
         "xml",
@@ -67,6 +69,7 @@ NEEDLESS: Final = frozenset(
         "tidelog.records._encoding",
         "tidelog.records._row_builder",
         "tidelog.records.columns",
+        "tidelog.store.transfer",
     }
 )
 """No broker with default settings needs these."""
@@ -133,7 +136,7 @@ def test_a_broker_has_loaded_what_it_needs(tmp_path: Path) -> None:
             joined.line("ready: ")
             without_store = modules_of(joined).loaded
         with_store, kept = modules_of(one)
-    needless = NEEDLESS | {"kazoo", "pathlib", "tidelog.store.zookeeper"}
+    needless = NEEDLESS | {"ipaddress", "kazoo", "pathlib", "random", "tidelog.store.zookeeper", "urllib.parse"}
     assert sorted(with_store & needless) == []
     needless = NEEDLESS | {"sqlite3", "tidelog.launcher.metadata_store", "tidelog.store.server"}
     assert sorted(without_store & needless) == []

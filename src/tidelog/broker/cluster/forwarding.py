@@ -14,7 +14,6 @@ broker's own metadata shows it, and altered settings are in force here.
 from __future__ import annotations
 
 import functools
-import ipaddress
 import struct
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -389,6 +388,8 @@ def _compact_string(data: bytes, position: int) -> tuple[str, int]:
 
 def encode_address(host: str) -> bytes:
     """The client's address: 4 or 16 bytes. A name, which only a simulated network has, is sent as text."""
+    import ipaddress
+
     try:
         return ipaddress.ip_address(host).packed
     except ValueError:
@@ -398,5 +399,7 @@ def encode_address(host: str) -> bytes:
 def decode_address(data: bytes | memoryview) -> str:
     packed = bytes(data)
     if len(packed) in (4, 16):
+        import ipaddress
+
         return str(ipaddress.ip_address(packed))
     return packed.decode("utf-8", "replace")

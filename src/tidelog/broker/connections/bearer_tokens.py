@@ -15,7 +15,6 @@ import json
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
-from urllib.parse import urlsplit
 
 from tidelog.broker.failure import BrokerFailed
 from tidelog.config.listener_security import OAUTHBEARER, SASL_PROTOCOLS, unsecured_options
@@ -126,11 +125,12 @@ class IssuerKeys:
 
 def read_jwks(url: str) -> dict[str | None, _Key]:
     """[key id] -> key, of a JWKS. Blocks. OSError; ValueError where it has no key that can be used."""
+    import urllib.parse
     import urllib.request  # Here alone: it takes a megabyte, and most brokers take no such tokens.
 
     import jwt
 
-    if urlsplit(url).scheme not in ("http", "https", "file"):
+    if urllib.parse.urlsplit(url).scheme not in ("http", "https", "file"):
         raise ValueError("only http, https and file URLs are read")
     with urllib.request.urlopen(url, timeout=FETCH_S_MAX) as answer:  # The scheme is one of three.
         data = answer.read(JWKS_SIZE_MAX + 1)
