@@ -119,6 +119,14 @@ cdef extern from * nogil:
     }
     #endif
 
+    /* `sum` is that of the bytes before these. */
+    static inline uint32_t crc32c_on(uint32_t sum, const uint8_t *p, size_t size) {
+    #if TIDELOG_CRC_INSTRUCTION
+        if (tidelog_crc_instruction) return ~tidelog_crc_by_instruction(~sum, p, size);
+    #endif
+        return ~tidelog_crc_by_tables(~sum, p, size);
+    }
+
     static uint32_t crc32c_of(const uint8_t *p, size_t size, int by_tables) {
     #if TIDELOG_CRC_INSTRUCTION
         if (tidelog_crc_instruction && !by_tables) return ~tidelog_crc_by_instruction(~(uint32_t)0, p, size);
@@ -126,5 +134,7 @@ cdef extern from * nogil:
         return ~tidelog_crc_by_tables(~(uint32_t)0, p, size);
     }
     """
+    int tidelog_crc_instruction
     void crc32c_prepare()
+    uint32_t crc32c_on(uint32_t sum, const uint8_t* p, size_t size)
     uint32_t crc32c_of(const uint8_t* p, size_t size, int by_tables)

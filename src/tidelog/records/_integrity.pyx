@@ -4,14 +4,15 @@
 `tidelog.records._pure` is the same in Python, and says what the function gives. It runs without the interpreter's lock.
 """
 
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport getenv
 
 if getenv(b"TIDELOG_PURE") != NULL and getenv(b"TIDELOG_PURE")[0] == b"1":
     raise ImportError("TIDELOG_PURE=1 is set")
 
 from tidelog.records._big_endian cimport read_int32, read_int64, read_uint32
-from tidelog.records._crc32c cimport crc32c_of, crc32c_prepare
+from tidelog.records._crc32c cimport crc32c_of, crc32c_on, crc32c_prepare, tidelog_crc_instruction
 
 cdef enum:
     BATCH_HEADER = 61
@@ -22,6 +23,18 @@ cdef enum:
     EPOCHS_MAX = 64
 
 crc32c_prepare()
+HAS_INSTRUCTION = tidelog_crc_instruction != 0
+
+
+def crc32c(buffer, uint32_t initial=0):
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        with nogil:
+            initial = crc32c_on(initial, <const uint8_t*>view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
+    return initial
 
 
 def sound_prefix(const uint8_t[::1] buffer, next_offset, epochs, bint by_tables=False):
