@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import importlib
 import marshal
+import os
 import pkgutil
+import struct
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
+from importlib.util import MAGIC_NUMBER
+from types import CodeType, ModuleType
 from typing import Any, Final, cast
 
 KEPT: Final = (
@@ -39,6 +42,9 @@ KEPT: Final = (
     "urllib.parse",
 )
 """Modules, and packages with all that is in them."""
+_HEADER: Final = struct.Struct("<4sIII")
+"""Of a file of bytecode (PEP 552): its format, 0 where it is the source's of a time and a size, these two."""
+_UINT32_MAX: Final = (1 << 32) - 1
 _FASTEST: Final = 1
 """Of zlib's levels: the code takes a third of its size. The best level takes a tenth less, and four times as long."""
 
@@ -58,10 +64,9 @@ class KeptModules:
 
     def keep(self, spec: ModuleSpec) -> None:
         """Reads the module's code. One that is loaded already, or is not written in Python, is left to others."""
-        get_code = getattr(spec.loader, "get_code", None)
-        code = None if spec.name in sys.modules or get_code is None else get_code(spec.name)
+        code = None if spec.name in sys.modules else _code(spec)
         if code is not None:
-            self._codes[spec.name] = zlib.compress(marshal.dumps(code), _FASTEST)
+            self._codes[spec.name] = zlib.compress(code, _FASTEST)
             spec.loader = cast("Any", self)
             self._specs[spec.name] = spec
 
@@ -99,3 +104,28 @@ def _found(name: str, path: Sequence[str] | None) -> Iterator[ModuleSpec]:
     yield spec
     for found in [] if inner is None else pkgutil.iter_modules(inner):
         yield from _found(f"{name}.{found.name}", inner or ())
+
+
+def _code(spec: ModuleSpec) -> bytes | None:
+    """The module's code, marshalled; None where it has none of Python's."""
+    get_code = getattr(spec.loader, "get_code", None)
+    code = None if get_code is None else _cached_code(spec) or get_code(spec.name)
+    return marshal.dumps(code) if isinstance(code, CodeType) else code
+
+
+def _cached_code(spec: ModuleSpec) -> bytes | None:
+    """What the file of the module's bytecode has; None where it is not of the source as that is now.
+
+    It is not made an object: all names of all modules would then be in the interpreter's table of strings at a time,
+    which would get twice its size for ever, 0.9 MiB.
+    """
+    if spec.cached is None or spec.origin is None:
+        return None
+    try:
+        source = os.stat(spec.origin)
+        with open(spec.cached, "rb") as file:
+            header, code = file.read(_HEADER.size), file.read()
+    except OSError:
+        return None
+    known = _HEADER.pack(MAGIC_NUMBER, 0, int(source.st_mtime) & _UINT32_MAX, source.st_size & _UINT32_MAX)
+    return code if header == known else None

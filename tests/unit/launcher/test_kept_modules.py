@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.machinery
+import marshal
+import py_compile
 import shutil
 import sys
 from pathlib import Path
@@ -52,3 +54,24 @@ def test_what_is_loaded_is_not_kept() -> None:
         if spec is not None:
             kept.keep(spec)
     assert kept.names == []
+
+
+def test_bytecode_counts_that_is_of_the_source_as_it_is(tmp_path: Path) -> None:
+    """Where it is of an older source, or is none, the source is compiled."""
+    source = tmp_path / "kept_source.py"
+    source.write_text("ONE = 1\n")
+    spec = importlib.machinery.PathFinder.find_spec("kept_source", [str(tmp_path)])
+    assert spec is not None
+    assert spec.cached is not None
+    assert kept_modules._cached_code(spec) is None
+    py_compile.compile(str(source))
+    code = kept_modules._cached_code(spec)
+    assert code is not None
+    assert marshal.loads(code).co_names == ("ONE",)
+    source.write_text("SEVENTEEN = 17\n")
+    assert kept_modules._cached_code(spec) is None
+    compiled = kept_modules._code(spec)
+    assert compiled is not None
+    assert marshal.loads(compiled).co_names == ("SEVENTEEN",)
+    Path(spec.cached).write_bytes(b"")
+    assert kept_modules._cached_code(spec) is None
