@@ -52,7 +52,33 @@ def test_a_value_cannot_be_changed() -> None:
     assert tea == Tea("oolong")
 
 
-def test_values_share_their_refusals() -> None:
-    """With functions of their own, 150 classes of events and requests would take 0.8 MiB more of every broker."""
+@value
+class Cup:
+    """Is shown as it says."""
+
+    tea: Tea = field(repr=False)
+    size: int
+
+    def __repr__(self) -> str:
+        return f"<cup of {self.size}>"
+
+
+@value
+class Secret:
+    """Is not shown."""
+
+    name: str
+    password: str = field(repr=False)
+
+
+def test_a_value_may_say_how_it_is_shown() -> None:
+    """By a method of its own, or field by field."""
+    assert repr(Cup(Tea("oolong"), 2)) == "<cup of 2>"
+    assert repr(Secret("alice", "sesame")) == "Secret(name='alice')"
+
+
+def test_values_share_their_functions() -> None:
+    """With functions of their own, 150 classes of events and requests would take 0.9 MiB more of every broker."""
+    assert Tea.__repr__ is Pot.__repr__ is BrokersChanged.__repr__ is Appended.__repr__
     assert Tea.__setattr__ is Pot.__setattr__ is BrokersChanged.__setattr__ is Appended.__setattr__
     assert Tea.__delattr__ is Pot.__delattr__ is BrokersChanged.__delattr__ is Appended.__delattr__
