@@ -10,10 +10,10 @@ for they must get in while clients have taken all of theirs.
 from __future__ import annotations
 
 import resource
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.broker.failure import BrokerFailed
+from tidelog.model.values import value
 from tidelog.storage.file_pool import DEFAULT_CAPACITY
 
 FIXED: Final = 32
@@ -36,7 +36,7 @@ UNLIMITED: Final = 1 << 20
 """Taken for a limit where there is none."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Descriptors:
     """What each may take."""
 

@@ -9,6 +9,7 @@ from typing import Any
 from tidelog.controller.events import Event
 from tidelog.metadata.operations import Operation
 from tidelog.model.identifiers import BrokerId
+from tidelog.model.values import value
 
 
 class Fence(Enum):
@@ -24,7 +25,7 @@ class Fence(Enum):
     """
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Write:
     """One change of the store."""
 
@@ -32,7 +33,7 @@ class Write:
     fence: Fence = Fence.CONTROLLER_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Send:
     """A request to a broker: an instance of the message class of `key`, to be encoded as `version`."""
 
@@ -42,7 +43,7 @@ class Send:
     message: Any
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Timer:
     """Hand `event`, which is hashable, in after `delay_ms`. A timer of the same event replaces the one under way."""
 

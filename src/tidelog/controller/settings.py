@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from tidelog.config.group_config import GroupLimits
+from tidelog.model.values import value
 
 if TYPE_CHECKING:
     from tidelog.config.broker_config import BrokerConfig
@@ -22,7 +23,7 @@ class Placement(Enum):
     other, and an expansion looks at what stands."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ControllerSettings:
     """A snapshot; the controller is handed a new one when a setting changes."""
 

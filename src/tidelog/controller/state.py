@@ -9,7 +9,7 @@ again, or does without.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from tidelog.controller.marks import Marks
@@ -57,9 +57,10 @@ from tidelog.model.identifiers import (
     TopicPartition,
 )
 from tidelog.model.topics import invalid_topic_name_reason
+from tidelog.model.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NodeRead:
     """A node as it was found in the store; parents come before their children."""
 
@@ -72,7 +73,7 @@ class NodeRead:
     """Transaction that created it; -1 where that does not matter."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class KnownNode:
     """What a write to a node, or its removal, can be made to depend on."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from tidelog.metadata.image import PartitionImage, TopicImage
 from tidelog.metadata.znodes import TopicAssignment
 from tidelog.model.identifiers import BrokerId
+from tidelog.model.values import value
 
 TOPIC_NODE_SIZE_MAX: Final = 1_000_000
 """Bytes of a topic's node. ZooKeeper cuts the connection over a request above 1 MiB (jute.maxbuffer), path, fence and
@@ -20,7 +20,7 @@ KEY_SIZE: Final = 10
 """Bytes of a partition's index in one of the node's three lists, about."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Move:
     """A partition's assignment as it stands in its topic's node."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from tidelog.controller.configs import parse_topic_overrides
@@ -44,6 +44,7 @@ from tidelog.metadata.znodes import (
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.model.topics import collision_key, invalid_topic_name_reason
+from tidelog.model.values import value
 from tidelog.placement.assignment import assign_replicas, expand
 from tidelog.placement.brokers import (
     BrokerRack,
@@ -65,7 +66,7 @@ logger = logging.getLogger(__name__)
 Assignment = dict[int, list[int]]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Plan:
     """A new topic that passed every check."""
 

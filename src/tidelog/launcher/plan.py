@@ -9,11 +9,12 @@ DIR/broker-N.log            what it logs then
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from tidelog.config.metrics_listener import parse_metrics_listener
 from tidelog.config.properties import ConfigError, Problem
+from tidelog.model.values import value
 
 HOST: Final = "127.0.0.1"
 """A cluster on this machine is for this machine."""
@@ -37,7 +38,7 @@ OWN: Final = (
 INTERNAL_REPLICATION_FACTORS: Final = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Plan:
     """A cluster on this machine, before it runs."""
 

@@ -29,6 +29,7 @@ from tidelog.model.identifiers import (
     TopicId,
     TopicPartition,
 )
+from tidelog.model.values import value
 
 NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
 """The broker's registration is not known."""
@@ -63,7 +64,7 @@ CLUSTER_DEFAULT: Final = ConfigResource(ConfigResourceType.BROKER, "")
 """Settings of every broker that has none of its own by that name."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Endpoint:
     """Where clients reach a broker by one of its listeners."""
 
@@ -76,7 +77,7 @@ class Endpoint:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BrokerRegistration:
     """A live broker."""
 
@@ -94,7 +95,7 @@ class BrokerRegistration:
         return next((endpoint for endpoint in self.endpoints if endpoint.name == listener_name), None)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PartitionImage:
     """One partition: its replicas, its leader, its ISR."""
 
@@ -144,19 +145,19 @@ class TopicImage:
 # The deltas: everything that can happen to an image.
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BrokerChanged:
     """A broker registered, or registered anew."""
 
     registration: BrokerRegistration
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BrokerGone:
     id: BrokerId
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TopicChanged:
     """A topic appeared, or its id became known; its partitions stay."""
 
@@ -164,14 +165,14 @@ class TopicChanged:
     topic_id: TopicId
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TopicGone:
     """A topic with all its partitions."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PartitionChanged:
     """A partition's whole new image; its topic must be there."""
 
@@ -180,13 +181,13 @@ class PartitionChanged:
     image: PartitionImage
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PartitionGone:
     topic: str
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ConfigChanged:
     """All settings of a resource; None when there are none any more."""
 
@@ -194,7 +195,7 @@ class ConfigChanged:
     values: Mapping[str, str] | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ControllerChanged:
     id: BrokerId
     """-1: none."""

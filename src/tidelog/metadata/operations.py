@@ -7,8 +7,9 @@ slash-separated, no trailing slash. Data is bytes, or None for ZooKeeper's null.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from tidelog.model.values import value
 
 ANY_VERSION: Final = -1
 """As an expected version: carry out the operation whatever the node's version is."""
@@ -16,7 +17,7 @@ UNKNOWN_ZXID: Final = -1
 """In place of a transaction's number."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Create:
     """Creates a node, whose parent must exist; its version is then 0."""
 
@@ -28,7 +29,7 @@ class Create:
     """The store appends the parent's counter, 10 digits, to the path."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SetData:
     """Replaces a node's data; its version grows by one."""
 
@@ -38,7 +39,7 @@ class SetData:
     """The version that the node must have."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Delete:
     """Removes a node, which must have no children."""
 
@@ -50,7 +51,7 @@ class Delete:
     repeats a request whose answer was lost does, or it would remove what another client has made since."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Check:
     """Inside a multi: the whole multi fails unless the node exists with this version."""
 

@@ -14,7 +14,6 @@ the same name is another one.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tidelog.model.identifiers import (
@@ -28,13 +27,14 @@ from tidelog.model.identifiers import (
     format_topic_id,
     parse_topic_id,
 )
+from tidelog.model.values import value
 
 MARKS: Final = "/tidelog_marks"
 _BOOTED: Final = "-booted"
 """Behind the broker's id. No replica's mark is called that, so that versions that do not know it leave it alone."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReplicaDamage:
     """What is known of a replica that has lost records."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from tidelog.model.identifiers import (
     format_topic_id,
     parse_topic_id,
 )
+from tidelog.model.values import value
 
 CLUSTER: Final = "/cluster"
 CLUSTER_ID: Final = "/cluster/id"
@@ -257,7 +258,7 @@ def decode_cluster_id(data: bytes | None) -> str:
 # Topics and partitions.
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TopicAssignment:
     """Content of /brokers/topics/T."""
 
@@ -296,7 +297,7 @@ def decode_topic(topic: str, data: bytes | None) -> TopicAssignment:
         raise MalformedZnode(path, repr(error)) from error
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PartitionState:
     """Content of /brokers/topics/T/partitions/P/state; the node's version is the partition epoch."""
 
@@ -368,7 +369,7 @@ def decode_config_change(path: str, data: bytes | None) -> str:
 # Producer ids.
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StoredProducerIdBlock:
     """Content of /latest_producer_id_block: the block that was given away last, both ends included."""
 

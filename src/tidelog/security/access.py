@@ -7,9 +7,10 @@ Codes and names are Kafka's (AclOperation, ResourceType), since they travel in A
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
+
+from tidelog.model.values import value
 
 
 class Operation(IntEnum):
@@ -89,7 +90,7 @@ def operation_bits(operations: Iterable[Operation]) -> int:
     return bits
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Principal:
     """Who is asking; prints as Kafka's `User:name`."""
 

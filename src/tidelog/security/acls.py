@@ -7,10 +7,10 @@ Codes and names are Kafka's (PatternType, AclPermissionType); 0 stands for UNKNO
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from tidelog.model.values import value
 from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
 
 ANY: Final = 1
@@ -40,7 +40,7 @@ class InvalidAcl(ValueError):
     """An ACL that cannot be created; the text is for the answer."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ResourcePattern:
     """Which resources an ACL is about."""
 
@@ -52,7 +52,7 @@ class ResourcePattern:
         return f"{self.type.name}:{self.pattern_type.name}:{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AclEntry:
     """Whom an ACL allows or denies what."""
 
@@ -70,7 +70,7 @@ class AclEntry:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AclBinding:
     """One ACL."""
 
@@ -78,7 +78,7 @@ class AclBinding:
     entry: AclEntry
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AclFilter:
     """Selects ACLs; numbers are Kafka's codes, None stands for any name, principal or host."""
 

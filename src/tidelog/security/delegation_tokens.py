@@ -16,11 +16,12 @@ import binascii
 import hmac
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import dashless_id, format_id
+from tidelog.model.values import value
 from tidelog.security.access import Principal
 from tidelog.security.stored import MalformedNode, desanitized, sanitized
 
@@ -35,7 +36,7 @@ _USER: Final = "User"
 ID_BYTES: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DelegationToken:
     """One token. It holds no secret: its HMAC is made with the cluster's."""
 
@@ -58,7 +59,7 @@ class DelegationToken:
         return principal in (self.owner, self.requester, *self.renewers)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Lifetimes:
     """What settings say, milliseconds."""
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from tidelog.model.values import value
 from tidelog.security.scram import MECHANISMS, ScramCredential
 
 _ID: Final = re.compile(r"[0-9a-zA-Z_-]{1,100}")
@@ -22,7 +23,7 @@ class InvalidInitialUsers(ValueError):
     """The setting cannot be read; the text says why and shows no credential."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class InitialUsers:
     """One list of users."""
 

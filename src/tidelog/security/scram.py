@@ -18,10 +18,11 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from tidelog.model.values import value
 from tidelog.security.mechanisms import AuthenticationFailed, InvalidCredentials, MalformedExchange
 
 ITERATIONS_MIN: Final = 4_096
@@ -69,7 +70,7 @@ _SERVER_FIRST = re.compile(
 _SERVER_FINAL = re.compile(rf"(?:e=(?P<error>{_VALUE})|v=(?P<signature>{_BASE64})){_EXTENSIONS}")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ScramCredential:
     """What a server keeps of a password. Its `repr` shows the iterations alone."""
 

@@ -12,10 +12,11 @@ to be done to files is `unfinished`, and the next step over several files begins
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.values import value
 from tidelog.ports.disk import sync_file
 from tidelog.storage.counts import LogCounts
 from tidelog.storage.disk_errors import advice, fails_alone
@@ -93,7 +94,7 @@ class LogOwner(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LogEnvironment:
     """What all logs of a broker share."""
 

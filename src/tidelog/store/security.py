@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, cast
 
 from tidelog.config.zookeeper_security import SASL, TLS, SaslUser, sasl_user, store_type
+from tidelog.model.values import value
 from tidelog.ports.key_stores import KeyStoreFiles
 from tidelog.ports.tls import TlsMaterial, client_context
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from tidelog.config.broker_config import BrokerConfig
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StoreSecurity:
     """Nothing by default: anybody may read and write the ensemble."""
 

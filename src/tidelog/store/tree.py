@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tidelog.metadata.operations import ANY_VERSION, Check, Create, Delete, Operation, SetData
+from tidelog.model.values import value
 from tidelog.store.client import Created, EventType, OperationResult, Stat, WatchEvent
 from tidelog.store.errors import (
     BadArguments,
@@ -77,7 +78,7 @@ class LostWatches(NamedTuple):
     child: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Changes:
     """What one transaction, or several merged, made of nodes and sessions; None: gone."""
 
@@ -120,7 +121,7 @@ class Snapshot:
                 self.sessions[session_id] = session
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Applied:
     """Outcome of a transaction."""
 

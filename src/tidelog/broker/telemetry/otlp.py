@@ -16,10 +16,10 @@ import importlib
 import importlib.util
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from tidelog.metrics.page import escaped
+from tidelog.model.values import value
 
 Kind: TypeAlias = Literal["counter", "gauge"]
 
@@ -57,7 +57,7 @@ class Sample(NamedTuple):
     """Whether it is to be added to what came before."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Pushed:
     """What one payload says."""
 

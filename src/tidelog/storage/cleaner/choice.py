@@ -9,9 +9,9 @@ The cleaner moreover leaves alone what is above the recovery point, as its check
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from tidelog.model.values import value
 from tidelog.storage.log_config import LONG_MAX
 from tidelog.storage.segment_order import floor_index
 
@@ -31,7 +31,7 @@ class CleanableOffsets(NamedTuple):
     first_uncleanable: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LogToClean:
     """A log, and what of it a cleaning would have to do with."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tidelog.model.values import value
 from tidelog.records.batch import assemble, check_crc, read_header, records_section
 from tidelog.records.compaction import DONE, RecordFilter, emptied, filtered
 from tidelog.records.compression import compress
@@ -25,7 +26,7 @@ GROUP_MAX: Final = 64
 """Segments that one takes the place of: a bound on the renames that the owner of the log makes at once."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LastOfProducer:
     """What of a producer must stay, whatever else goes."""
 
