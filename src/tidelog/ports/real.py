@@ -11,7 +11,7 @@ import os
 import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.ports.disk import Bytes, File, FileStat, Lock, Space
 from tidelog.ports.tls_listener import open_tls_listener
@@ -238,7 +238,9 @@ class SystemNetwork:
 
     async def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Listener:
         loop = asyncio.get_running_loop()
-        return _SystemListener(await loop.create_server(factory, host or None, port, backlog=1024))
+        return _SystemListener(
+            await loop.create_server(factory, [_encoded(host)] if host else None, port, backlog=1024)
+        )
 
     async def listen_tls(
         self, factory: Callable[[], SecuredProtocol], host: str, port: int, tls: ssl.SSLContext
@@ -248,4 +250,11 @@ class SystemNetwork:
     async def connect(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, tls: ssl.SSLContext | None = None
     ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
-        return await asyncio.get_running_loop().create_connection(factory, host, port, ssl=tls)
+        named = host if tls is not None else None
+        loop = asyncio.get_running_loop()
+        return await loop.create_connection(factory, _encoded(host), port, ssl=tls, server_hostname=named)
+
+
+def _encoded(host: str) -> Any:
+    """A name for the event loop; an ASCII one as bytes. For text the loop loads tables of Unicode: 0.2 MiB."""
+    return host.encode() if host.isascii() else host
