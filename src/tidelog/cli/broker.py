@@ -6,44 +6,38 @@ SIGTERM stops it cleanly. With zookeeper.connect it joins the cluster whose meta
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidelog.cli.errors import Refused
 from tidelog.cli.start import settings
-from tidelog.cli.usage import formatter
+from tidelog.cli.usage import parse
 
 if TYPE_CHECKING:
+    import argparse
+
     from tidelog.broker.runtime import Runtime
 
 
 def run(arguments: Sequence[str]) -> int:
     """Parses the command's arguments and runs it."""
-    parsed = _parsed(arguments)
+    description = "One broker from a server.properties file; SIGTERM stops it cleanly."
+    parsed = parse(arguments, "tidelog broker", description, _declare)
     if isinstance(parsed, int):
         return parsed
     return broker(parsed.properties, settings(parsed.override), parsed.log_level, parsed.parent_pipe)
 
 
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace | int:
-    """The command's options; an exit code where there is nothing to run. The parser does not outlive this function."""
-    parser = argparse.ArgumentParser(
-        prog="tidelog broker",
-        description="One broker from a server.properties file; SIGTERM stops it cleanly.",
-        formatter_class=formatter(arguments),
-    )
+def _declare(parser: argparse.ArgumentParser) -> None:
+    from argparse import SUPPRESS
+
     parser.add_argument("properties", metavar="server.properties", help="Kafka's own file, as it is")
     parser.add_argument(
         "--override", metavar="KEY=VALUE", action="append", default=[], help="a setting that wins over the file's"
     )
     parser.add_argument("--log-level", metavar="LEVEL", default="info", help="debug, info, warning (%(default)s)")
     # For the supervisor: a descriptor whose end says that the whole cluster stops.
-    parser.add_argument("--parent-pipe", metavar="FD", type=int, help=argparse.SUPPRESS)
-    try:
-        return parser.parse_args(arguments)
-    except SystemExit as end:
-        return int(end.code or 0)
+    parser.add_argument("--parent-pipe", metavar="FD", type=int, help=SUPPRESS)
 
 
 def broker(properties: str, overrides: dict[str, str], log_level: str = "info", parent_pipe: int | None = None) -> int:

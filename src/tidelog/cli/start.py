@@ -8,15 +8,16 @@ this process, several in processes of their own. With `--brokers auto` the lines
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.errors import Refused, WrongUsage
-from tidelog.cli.usage import formatter
+from tidelog.cli.usage import parse
 
 if TYPE_CHECKING:
+    import argparse
+
     from tidelog.launcher.filling import Filling
     from tidelog.launcher.foreground import Stop
     from tidelog.launcher.plan import Plan
@@ -29,7 +30,13 @@ ID_MAX: Final = (1 << 31) - 1
 
 def run(arguments: Sequence[str]) -> int:
     """Parses the command's arguments and runs it."""
-    parsed = _parsed(arguments)
+    parsed = parse(
+        arguments,
+        "tidelog start",
+        "A cluster on this machine: one or more brokers, and a metadata store unless ZooKeeper has the metadata. "
+        "Prints `store: HOST:PORT`, and `ready: HOST:PORT,...` when clients can connect; Ctrl-C stops it cleanly.",
+        _declare,
+    )
     if isinstance(parsed, int):
         return parsed
     for name, port in (
@@ -68,15 +75,7 @@ def run(arguments: Sequence[str]) -> int:
     )
 
 
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace | int:
-    """The command's options; an exit code where there is nothing to run. The parser does not outlive this function."""
-    parser = argparse.ArgumentParser(
-        prog="tidelog start",
-        formatter_class=formatter(arguments),
-        description="A cluster on this machine: one or more brokers, and a metadata store unless ZooKeeper has the "
-        "metadata. Prints `store: HOST:PORT`, and `ready: HOST:PORT,...` when clients can connect; Ctrl-C stops it "
-        "cleanly.",
-    )
+def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="DIR", default=DEFAULT_DATA, help="where everything is kept (%(default)s)")
     parser.add_argument(
         "--brokers",
@@ -131,10 +130,6 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace | int:
         metavar="LEVEL",
         help="debug, info, warning (warning for this process, info for the logs of several brokers)",
     )
-    try:
-        return parser.parse_args(arguments)
-    except SystemExit as end:
-        return int(end.code or 0)
 
 
 def _brokers(text: str) -> int | str:
@@ -144,6 +139,8 @@ def _brokers(text: str) -> int | str:
     try:
         return int(text)
     except ValueError:
+        import argparse
+
         raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor {AUTO}") from None
 
 

@@ -1,22 +1,44 @@
-"""How the commands that run brokers print their usage."""
+"""How the commands that run brokers parse their options: what that needs is not there while the broker runs."""
 
 from __future__ import annotations
 
-from argparse import HelpFormatter
-from collections.abc import Sequence
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Final
 
-_WIDTH = 78
-"""Columns, where nobody has asked for help."""
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
 
-
-def formatter(arguments: Sequence[str]) -> type[HelpFormatter]:
-    """`formatter_class` of an ArgumentParser, which makes such formatters to check its options, too.
-
-    To learn the terminal's width they load shutil, with what it needs: half a megabyte, as long as the broker lives.
-    """
-    return HelpFormatter if {"-h", "--help"} & set(arguments) else _Narrow
+_WIDTH: Final = 78
+"""Columns, where nobody has asked for help. To learn the terminal's, argparse would load shutil for each option."""
 
 
-class _Narrow(HelpFormatter):
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=_WIDTH)
+def parse(
+    arguments: Sequence[str], program: str, description: str, declare: Callable[[ArgumentParser], None]
+) -> SimpleNamespace | int:
+    """The options that `declare` adds to the parser, by name; an exit code where there is nothing to run."""
+    with _unloaded():
+        from argparse import ArgumentParser, HelpFormatter
+
+        def formatter(prog: str) -> HelpFormatter:
+            return HelpFormatter(prog, width=None if {"-h", "--help"} & set(arguments) else _WIDTH)
+
+        parser = ArgumentParser(prog=program, description=description, formatter_class=formatter)
+        declare(parser)
+        try:
+            return SimpleNamespace(**vars(parser.parse_args(arguments)))
+        except SystemExit as end:
+            return int(end.code or 0)
+
+
+@contextlib.contextmanager
+def _unloaded() -> Iterator[None]:
+    """Modules that are imported in here are forgotten at the end: argparse and gettext take a third of a megabyte."""
+    before = set(sys.modules)
+    try:
+        yield
+    finally:
+        for name in set(sys.modules) - before:
+            del sys.modules[name]

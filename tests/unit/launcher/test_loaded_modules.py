@@ -33,7 +33,8 @@ MODULES_MAX: Final = 570
 """Of a broker with its store, its own and Python's: some 20 kB of memory each."""
 NEEDLESS: Final = frozenset(
     {
-        # Of Python: half a megabyte each, or more.
+        # Of Python: a quarter of a megabyte each, or more.
+        "argparse",
         "email",
         "http",
         "lzma",
