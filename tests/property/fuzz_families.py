@@ -66,7 +66,7 @@ class Messages(Stateless):
 
         self._codec, self._messages = codec, messages
         self._invalid = errors.InvalidMessage
-        self._names = sorted(catalogue.blocks())
+        self._names = sorted(catalogue.places())
 
     def begin(self, draw: Random) -> None:
         while True:

@@ -14,10 +14,10 @@ from tests.property.protocol_samples import Sampler
 from tidelog.protocol import catalogue, codec, messages
 
 FAMILIES = {
-    "hot": [name for name in catalogue.blocks() if name.startswith(("Produce", "Fetch", "Metadata", "ListOffsets"))],
-    "requests": [name for name in catalogue.blocks() if name.endswith("Request")],
-    "responses": [name for name in catalogue.blocks() if name.endswith("Response")],
-    "records": [name for name in catalogue.blocks() if not name.endswith(("Request", "Response"))],
+    "hot": [name for name in catalogue.places() if name.startswith(("Produce", "Fetch", "Metadata", "ListOffsets"))],
+    "requests": [name for name in catalogue.places() if name.endswith("Request")],
+    "responses": [name for name in catalogue.places() if name.endswith("Response")],
+    "records": [name for name in catalogue.places() if not name.endswith(("Request", "Response"))],
 }
 
 

@@ -26,8 +26,8 @@ _INT16: Final = Struct(">h")
 def _names(log: str) -> dict[int, str]:
     """[record type] -> name of its messages without Key or Value."""
     found = {}
-    for name, block in catalogue.blocks().items():
-        if " coordinator-key " in block.partition("\n")[0] and _log(name) == log:
+    for name in catalogue.places():
+        if _log(name) == log and " coordinator-key " in catalogue.block(name).partition("\n")[0]:
             schema = catalogue.schema(name)
             assert schema.key is not None
             found[schema.key] = name.removesuffix("Key")

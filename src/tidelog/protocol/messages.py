@@ -14,14 +14,14 @@ __all__ = ["Message", "Structure", "request_class", "response_class"]
 
 
 def __getattr__(attribute):
-    if attribute not in catalogue.blocks():
+    if attribute not in catalogue.places():
         raise AttributeError(f"Kafka has no message {attribute!r}")
     globals()[attribute] = found = build(catalogue.schema(attribute))
     return found
 
 
 def __dir__():
-    return sorted({*globals(), *catalogue.blocks()})
+    return sorted({*globals(), *catalogue.places()})
 
 
 @cache

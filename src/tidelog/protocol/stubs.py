@@ -45,7 +45,7 @@ _LITERALS: Final[dict[object, str]] = {"": '""', b"": 'b""'}
 
 def stubs() -> str:
     """The text of the file."""
-    return HEAD + "\n".join(line for name in catalogue.blocks() for line in _message(name)) + "\n"
+    return HEAD + "\n".join(line for name in catalogue.places() for line in _message(name)) + "\n"
 
 
 def _message(name: str) -> Iterator[str]:

@@ -76,7 +76,7 @@ def test_each_key_has_its_two_classes() -> None:
 
 def test_classes_come_when_asked_for() -> None:
     """The module lists them all, and makes each once."""
-    assert set(catalogue.blocks()) <= set(dir(messages))
+    assert set(catalogue.places()) <= set(dir(messages))
     assert messages.VoteRequest is messages.VoteRequest
 
 

@@ -1,0 +1,69 @@
+"""What the memory of a broker at rest is made of.
+
+    python -m bench.rest
+
+A process that imports what a broker needs, a step after the other, and fresh brokers of `tidelog start`: MiB of their
+own (anonymous) and of files, by /proc/PID/smaps_rollup, and the modules that are loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from bench.lifecycle import tidelog_broker
+
+STEPS: Final = {
+    "the interpreter": "pass",
+    "asyncio, which loads ssl, inspect, subprocess, typing": "import asyncio",
+    "uvloop, logging, ctypes, dataclasses": "import uvloop, logging, ctypes, dataclasses",
+    "sqlite3, cramjam, json, hashlib": "import sqlite3, cramjam, json, hashlib",
+    "tidelog's modules": "import tidelog.cli.start, tidelog.launcher.in_process",
+}
+"""What is imported -> how; each after all before it."""
+PROBE: Final = """
+import sys
+for step in sys.argv[1:]:
+    exec(step)
+    print(open("/proc/self/smaps_rollup").read(), len(sys.modules), sep="")
+"""
+BROKERS: Final = 3
+
+
+def memory(rollup: str) -> tuple[float, float]:
+    """MiB of a process's own, and of files, of the text of its smaps_rollup."""
+    sizes = {line.split()[0]: int(line.split()[1]) for line in rollup.splitlines()[1:]}
+    own = sizes["Anonymous:"]
+    return own / 1024, (sizes["Rss:"] - own) / 1024
+
+
+def say(what: str, own: float, files: float, modules: str = "") -> None:
+    print(f"{what:56} {own + files:5.1f} MiB: {own:5.1f} its own, {files:5.1f} of files  {modules}")
+
+
+def main() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, "-c", PROBE, *STEPS.values()]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)  # Writes bytecode.
+    told = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+    lines = told.splitlines(keepends=True)
+    each = len(lines) // len(STEPS)
+    for index, what in enumerate(STEPS):
+        part = lines[index * each : (index + 1) * each]
+        say(what, *memory("".join(part[:-1])), f"{part[-1].strip()} modules")
+    found = []
+    for _ in range(BROKERS):
+        with tempfile.TemporaryDirectory() as work, tidelog_broker(f"{work}/data") as (pid, _, _):
+            time.sleep(1)
+            found.append(memory(Path(f"/proc/{pid}/smaps_rollup").read_text()))
+    say(f"a broker (median of {BROKERS})", *(statistics.median(column) for column in zip(*found, strict=True)))
+
+
+if __name__ == "__main__":
+    main()
