@@ -55,8 +55,6 @@ from tidelog.placement.brokers import (
     in_creation_order,
     in_order_of,
 )
-from tidelog.placement.even_stripes import place_evenly
-from tidelog.placement.striped import too_few_brokers
 
 NEW_PARTITIONS_MAX: Final = 10_000
 """In one request, as in Kafka: a batch is one set of writes and one request to each broker."""
@@ -183,6 +181,8 @@ def _assignment_of(turn: ControllerTurn, topic: NewTopic) -> Assignment:
     brokers = _brokers_to_place_on(turn)
     with _unable_to_replicate(turn, replication_factor, len(brokers)):
         if turn.settings.placement is Placement.STRIPED:
+            from tidelog.placement.even_stripes import place_evenly
+
             return dict(enumerate(place_evenly(brokers, partitions, replication_factor, random=turn.random)))
         return assign_replicas(brokers, partitions, replication_factor, random=turn.random)
 
@@ -304,6 +304,8 @@ def _growth(turn: ControllerTurn, topic: MorePartitions) -> tuple[TopicImage, As
     brokers = _brokers_to_place_on(turn)
     with _unable_to_replicate(turn, replication_factor, len(brokers)):
         if turn.settings.placement is Placement.STRIPED:
+            from tidelog.placement.even_stripes import place_evenly
+
             placed = place_evenly(brokers, additional, replication_factor, random=turn.random, existing=existing)
             return image, dict(enumerate(placed, start=len(existing)))
         in_order = in_order_of(existing, brokers)
@@ -442,6 +444,8 @@ class _unable_to_replicate:  # noqa: N801 - reads as a statement: with ...
         if isinstance(error, PlacementRefused) and not isinstance(error, IncompleteRacks):
             reason = error.message or ""
             if isinstance(error, InvalidReplicationFactor) and self._replication_factor > self._brokers:
+                from tidelog.placement.striped import too_few_brokers
+
                 reason = too_few_brokers(self._replication_factor, self._live)
                 if self._brokers < self._live:
                     reason = reason.removesuffix(".") + f", and {self._live - self._brokers} of them cordoned."

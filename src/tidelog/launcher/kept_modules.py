@@ -31,6 +31,8 @@ KEPT: Final = (
     "tidelog.broker.replicas.verification",
     "tidelog.broker.sharing",
     "tidelog.coordinator",
+    "tidelog.placement.even_stripes",
+    "tidelog.placement.striped",
     "tidelog.protocol.consumer_protocol",
     "tidelog.protocol.coordinator_records",
     "tidelog.records.aborted_transactions",

@@ -29,7 +29,7 @@ def tell():
 
 main()
 """
-MODULES_MAX: Final = 570
+MODULES_MAX: Final = 565
 """Of a broker with its store, its own and Python's: some 20 kB of memory each."""
 NEEDLESS: Final = frozenset(
     {
@@ -58,10 +58,12 @@ NEEDLESS: Final = frozenset(
         "tidelog.broker.handlers.create_topics",
         "tidelog.broker.sharing",
         "tidelog.coordinator",
+        "tidelog.placement.striped",
         "tidelog.sharing",
         # What clients and Spark do with records, and settings that a broker has by default do not ask for.
         "tidelog.broker.metrics.service",
         "tidelog.broker.telemetry.client_metrics_manager",
+        "tidelog.broker.telemetry.otlp",
         "tidelog.broker.tracing",
         "tidelog.client",
         "tidelog.launcher.supervisor",

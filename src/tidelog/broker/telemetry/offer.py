@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.telemetry import otlp
 from tidelog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -42,4 +41,6 @@ def tell_why_not(resource: str, config: BrokerConfig) -> None:
 def _why_not(config: BrokerConfig) -> str | None:
     if config.metrics_listener is None:
         return "metrics.listener is not set"
+    from tidelog.broker.telemetry import otlp  # At the start, where the listener is set.
+
     return None if otlp.is_installed() else f"missing {otlp.REQUIREMENT}"
