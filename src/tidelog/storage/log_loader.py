@@ -46,6 +46,7 @@ from tidelog.storage.offset_index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from tidelog.storage.producer_recovery import rebuild_producers, remove_snapshots, snapshot_offsets, snapshot_path
 from tidelog.storage.segment import Segment
 from tidelog.storage.swap_files import finish_swaps
+from tidelog.storage.torn_retention import finish_torn_retention
 from tidelog.storage.transaction_index import ENTRY_SIZE as TRANSACTION_ENTRY_SIZE
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ def load_log(
     environment, directory, topic_partition = folder.environment, folder.path, folder.topic_partition
     disk = environment.disk
     now_ms = environment.clock.wall_ms()
+    if not clean and not same_boot and not config.compacted and cleaned_offset is None:
+        finish_torn_retention(disk, directory)
     finish_swaps(disk, directory, environment, config)
     segments, damaged, emptied = _open_segments(directory, config, environment, now_ms)
     epochs, epochs_file = _read_epochs(disk, directory)

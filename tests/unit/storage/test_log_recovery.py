@@ -481,3 +481,39 @@ def test_an_index_that_is_written_anew_is_durable(tmp_path: Path, clean: bool) -
     assert index.stat().st_size
     assert ("fsync", str(index)) in disk.operations
     again.abandon()
+
+
+@pytest.mark.parametrize("flushed", [True, False])
+def test_a_retention_that_a_power_cut_has_torn(flushed: bool) -> None:
+    """Of two segments that were renamed, the new name of the second alone reached the disk: the first goes as well."""
+    disk = MemoryDisk()
+    manager, log = open_log("/logs", disk=disk, config=CONFIG)
+    fill(log, 18)
+    if flushed:
+        run_now(log.flush_task())
+        for task in manager.maintenance.checkpoint_tasks():
+            run_now(task)
+    manager.abandon()
+    disk.rename("/logs/topicone-0/00000000000000000005.log", "/logs/topicone-0/00000000000000000005.log.deleted")
+    disk.boot = "second boot"
+    again = open_manager("/logs", disk=disk, config=CONFIG).create(TP, None)
+    assert [record.offset for record in read_all(again)] == list(range(10, 18))
+    assert (again.log_start_offset, again.damage) == (10, None)
+    bases = {path.rpartition("/")[2][:20] for path in disk.files if path.endswith((".log", ".index", ".deleted"))}
+    assert bases == {f"{segment.base_offset:020d}" for segment in again.segments}
+
+
+def test_a_segment_that_was_truncated_is_no_torn_retention() -> None:
+    """What the log was given since was not flushed, and the power cut has left a gap: the segments before it stay."""
+    disk = MemoryDisk()
+    manager, log = open_log("/logs", disk=disk, config=CONFIG)
+    fill(log, 13)
+    manager.abandon()
+    folder = "/logs/topicone-0"
+    disk.files[f"{folder}/{5:020d}.log.deleted"] = bytearray(disk.files[f"{folder}/{5:020d}.log"])
+    for suffix in (".log", ".index", ".timeindex"):
+        disk.rename(f"{folder}/{10:020d}{suffix}", f"{folder}/{12:020d}{suffix}")
+    del disk.files[f"{folder}/{5:020d}.log"]
+    disk.boot = "second boot"
+    again = open_manager("/logs", disk=disk, config=CONFIG).create(TP, None)
+    assert [record.offset for record in read_all(again)] == list(range(5))
