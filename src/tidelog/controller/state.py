@@ -130,6 +130,9 @@ class ControllerState:
         """Ids of topics as brokers know them, of use where a tool has dropped one from its node; transient."""
         self.replicas_without_id: dict[str, dict[int, set[BrokerId]]] = {}
         """[topic whose node has no id][partition] -> brokers that have said that their log has none; transient."""
+        self.ids_due: dict[str, int] = {}
+        """[topic whose node has no id] -> until when members of its ISRs are waited for that know one, monotonic;
+        transient."""
         self.failed_replicas: dict[BrokerId, set[TopicPartition]] = {}
         """Replicas on failed log directories, by broker; transient."""
         self.shutting_down: dict[BrokerId, None] = {}

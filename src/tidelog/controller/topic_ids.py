@@ -68,8 +68,23 @@ def name_topics_from_before_ids(turn: ControllerTurn) -> None:
         members = {index: {id for id in _isr(turn, name, index) if id in image.brokers} for index in told}
         if name not in image.topics or name in turn.state.deleting:
             del turn.state.replicas_without_id[name]
-        elif any(members.values()) and all(members[index] <= said for index, said in told.items()):
+            turn.state.ids_due.pop(name, None)
+            continue
+        have_all_said = any(members.values()) and all(members[index] <= said for index, said in told.items())
+        if have_all_said and (all(members.values()) or not _awaits_members(turn, name)):
             _write_id(turn, image.topics[name], new_topic_id(turn))
+
+
+def _awaits_members(turn: ControllerTurn, name: str) -> bool:
+    """Whether members of ISRs that are all away may still come back and know the topic's id."""
+    wait_ms = turn.settings.isr_return_wait_ms
+    due_ms = turn.state.ids_due.get(name)
+    if due_ms is None:
+        due_ms = turn.state.ids_due[name] = turn.now_ms + wait_ms
+        if wait_ms:
+            logger.warning("topic_id_awaited: topic=%s wait_ms=%d: no member of some ISRs is live", name, wait_ms)
+            turn.set_timer(wait_ms, TopicIdsDue())
+    return turn.now_ms < due_ms
 
 
 def ask_again_later(turn: ControllerTurn, postponed: Iterable[TopicPartition]) -> None:
@@ -79,6 +94,7 @@ def ask_again_later(turn: ControllerTurn, postponed: Iterable[TopicPartition]) -
 
 
 def ask_again(turn: ControllerTurn) -> None:
+    name_topics_from_before_ids(turn)
     for topic in standing(turn, list(turn.state.replicas_without_id)):
         _ask(turn, topic.name)
 
@@ -118,6 +134,7 @@ def _write_id(turn: ControllerTurn, topic: TopicImage, topic_id: TopicId) -> Non
 def topic_is_named(turn: ControllerTurn, topic: TopicImage) -> None:
     """Its id is in its node now: brokers are told, of partitions that they know without it."""
     turn.state.replicas_without_id.pop(topic.name, None)
+    turn.state.ids_due.pop(topic.name, None)
     for index, image in topic.partitions.items():
         if image.has_state:
             turn.tell.partition(TopicPartition(topic.name, index))

@@ -292,16 +292,28 @@ def test_a_member_that_dies_is_waited_for_no_longer() -> None:
     assert cluster.controller.image.topics["t"].topic_id not in (ZERO_TOPIC_ID, topic_id)
 
 
-def test_a_dead_partition_does_not_keep_the_id_from_the_others() -> None:
-    """An id is the whole topic's: the partition whose broker is gone for good need not be asked."""
+@pytest.mark.parametrize("is_back", [True, False])
+def test_a_dead_partition_does_not_keep_the_id_from_the_others(is_back: bool) -> None:
+    """An id is the whole topic's. The partition whose broker is away for long need not be asked; one that is back in
+    time has the id, and its records: with another one they would be put aside."""
     cluster = Cluster(broker(0), broker(1))
-    create(cluster, NewTopic("t", assignment=[(0, [0]), (1, [1])]))
+    topic_id = create(cluster, NewTopic("t", assignment=[(0, [0]), (1, [1])])).topic_id
     drop_the_id(cluster)
     cluster.brokers.pop(BrokerId(1))
     cluster.term(2)
     assert cluster.partition("t", 1).leader == NO_LEADER
     say(cluster, 0, 0, ZERO_TOPIC_ID)
-    assert cluster.controller.image.topics["t"].topic_id != ZERO_TOPIC_ID
+    assert cluster.controller.image.topics["t"].topic_id == ZERO_TOPIC_ID
+    due = [timer for timer in cluster.last.timers if isinstance(timer.event, TopicIdsDue)]
+    assert [timer.delay_ms for timer in due] == [cluster.settings.isr_return_wait_ms]
+    if is_back:
+        cluster.live(broker(0), broker(1, 301))
+        say(cluster, 1, 1, topic_id)
+        assert cluster.controller.image.topics["t"].topic_id == topic_id
+    else:
+        cluster.now_ms += cluster.settings.isr_return_wait_ms
+        cluster.run(due[0].event)
+        assert cluster.controller.image.topics["t"].topic_id not in (ZERO_TOPIC_ID, topic_id)
 
 
 def test_a_replica_that_is_not_in_sync_is_not_believed() -> None:
