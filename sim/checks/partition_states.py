@@ -187,7 +187,10 @@ class PartitionStates:
                     if broker not in old.isr:
                         self.on_joined(TopicPartition(topic, partition), new, broker, self._known_registration(broker))
         self._incarnations[path] = {
-            broker: known.get(broker, -1) if (registered := self._registered(broker)) is None else registered
+            broker: known.get(broker, -1)
+            # While none leads, no member that came back has what the partition holds, as far as is known.
+            if (registered := self._registered(broker)) is None or (new.leader == NO_LEADER and broker in known)
+            else registered
             for broker in new.isr
         }
 
