@@ -104,6 +104,7 @@ class Applications:
                 self.transactions,
                 trace,
                 cluster.open_transaction,
+                partial(_leader, cluster),
                 newer=protocol == "since",
                 clocks_jump=FaultKind.CLOCK_JUMP in plan.faults,
             )

@@ -105,11 +105,16 @@ class Instance:
         self._added: set[TopicPartition] = set()
         self.transaction: Transaction | None = None
         self._began_at = 0.0
+        self._asked_deposed = False
+        """Whether the last one that was written to leads no more. It may ask a coordinator that is none any more, which
+        knows the former epoch; Java's producer aborts, and goes on."""
 
     @property
     def is_young(self) -> bool:
         """Whether its transaction began so lately that no coordinator may have given it up, and no other is there."""
         if self.transaction is None or self._owner.may_be_late or self._history.newest(self._id) != self.number:
+            return False
+        if self._asked_deposed:
             return False
         return asyncio.get_running_loop().time() - self._began_at < EARLIEST_S
 
@@ -286,6 +291,7 @@ class Instance:
         ((found,),) = [topic.partition_responses for topic in response.responses]
         code = ErrorCode(found.error_code)
         self._trace.record("writes", self._id, self.number, partition, self._epoch, code.name, found.base_offset)
+        self._asked_deposed = self._owner.leader_of(partition) not in (None, leader.broker_id)
         if code not in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._router.forget(partition)
         return code, newest
@@ -426,12 +432,14 @@ class TransactionalProducer:
         history: TransactionHistory,
         trace: Trace,
         open_transaction: Callable[[int, TopicPartition], int | None],
+        leader_of: Callable[[TopicPartition], int | None],
         *,
         newer: bool,
         clocks_jump: bool,
     ) -> None:
         """`source`: what its group consumes. `make_router(name)` gives each process a way to the cluster.
-        `open_transaction(producer id, partition)`: where one begins, as the leader has it.
+        `open_transaction(producer id, partition)`: where one begins, as the leader has it. `leader_of(partition)`: the
+        broker, as the store has it; None where none leads, or there is one only.
 
         `clocks_jump`: coordinators may take a young transaction for an old one.
         """
@@ -444,6 +452,7 @@ class TransactionalProducer:
         self.history = history
         self.trace = trace
         self.open_transaction = open_transaction
+        self.leader_of = leader_of
         self._newer = newer
         self._instance: Instance | None = None
         self._count = 0
