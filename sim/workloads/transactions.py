@@ -44,6 +44,9 @@ LOOK_CHANCE: Final = 0.5
 """Of a look at the offset that a transaction has for its group, before the transaction ends."""
 EARLIEST_S: Final = 0.9 * TIMEOUT_MS / 1000
 """Before which no coordinator gives a transaction up: clocks run by a thousandth differently."""
+GIVEN_UP_S_MAX: Final = TIMEOUT_MS / 1000 + 12.0
+"""After the first record of a transaction that nobody ends: its time, a second until the coordinator looks, and what a
+coordinator that moves takes."""
 HAUNTING_S: Final = 3.0
 PRODUCE_BEFORE: Final = 11
 PRODUCE_SINCE: Final = 12
@@ -128,6 +131,16 @@ class Instance:
         self._history.initialized(self._id, self.number)
         self._trace.record("initialized", self._id, self.number, self._producer_id, self._epoch)
         self._require_markers("it was initialized anew")
+
+    @property
+    def producer_id(self) -> int:
+        return self._producer_id
+
+    async def begin(self, number: int) -> None:
+        """A transaction that is not to be ended, with one record. FencedError, AbortNeededError."""
+        transaction = self.transaction = self._history.begin(self._id, number)
+        self._added.clear()
+        await self._write(transaction, 0)
 
     async def run_transaction(self, number: int) -> None:
         """One whole transaction. FencedError."""
@@ -459,7 +472,8 @@ class TransactionalProducer:
         self._instances = 0
         self._zombies: list[asyncio.Task[None]] = []
         self._stays = random.stream("stays").chance(STAYS_CHANCE)
-        self.may_be_late = clocks_jump
+        self._dies = random.stream("dies")
+        self._clocks_jump = self.may_be_late = clocks_jump
         """Whether a transaction may be given up at any time, rightly."""
         self.stopping = False
         """Set it, and `run` returns when the transaction under way has ended."""
@@ -493,7 +507,24 @@ class TransactionalProducer:
         # What the last process left open is ended by one more, as by an application that comes up and goes.
         last = Instance(self, self._instances + 1, is_newer=self._newer)
         await last.initialize()
+        if self._dies.chance(0.5) and not self._clocks_jump:
+            await self._leave_open(last)
         last.close()
+
+    async def _leave_open(self, last: Instance) -> None:
+        """The application dies in the middle of a transaction: the coordinator gives that up in time."""
+        loop = asyncio.get_running_loop()
+        self._count += 1
+        try:
+            await last.begin(self._count)
+        except (FencedError, AbortNeededError) as error:
+            self.trace.record("not_left_open", self.transactional_id, repr(error))
+            return
+        deadline = loop.time() + GIVEN_UP_S_MAX
+        while any(self.open_transaction(last.producer_id, partition) is not None for partition in self.partitions):
+            told = f"{self.transactional_id}: a transaction of {TIMEOUT_MS} ms is open after {GIVEN_UP_S_MAX:g} s"
+            require(17, loop.time() < deadline, told)
+            await asyncio.sleep(PAUSE_S)
 
     async def _live(self, instance: Instance) -> None:
         await instance.initialize()
