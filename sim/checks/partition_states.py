@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from sim.invariants import require
-from tidelog.metadata.replica_marks import booted_path, decode_replica_mark, replica_mark_path
+from tidelog.metadata.replica_marks import booted_path, decode_replica_mark, replica_mark_path, unclean_stop_path
 from tidelog.metadata.znodes import (
     BROKER_IDS,
     CONTROLLER_EPOCH,
@@ -246,6 +246,8 @@ class PartitionStates:
             if broker != new.leader
             and incarnations.get(broker) is not None
             and self._registered(broker) == incarnations[broker]
+            # Back from an unclean stop, while its former session has not ended.
+            and self._history.now(unclean_stop_path(broker)).stat is None
             # Back before the new leader after a power cut of all, and perhaps with less: it has only waited since.
             and not (old.leader == NO_LEADER and self._is_booted_anew(broker))
         ]
