@@ -144,7 +144,7 @@ class Durability:
         offset = self.flushed_offset if not self.epochs_dirty else min(self._recovery_point, self.flushed_offset)
         if self._unsynced_from is not None:
             offset = Offset(min(offset, self._unsynced_from))
-        if offset <= active.base_offset or offset == self.all_synced_to or self.truncation_is_pending:
+        if offset <= active.base_offset or offset == self.all_synced_to:
             return offset
         return Offset(offset - 1)
 

@@ -66,6 +66,18 @@ def test_the_recovery_point_goes_down_before_the_log_is_cut(tmp_path: Path) -> N
     assert recovery_point(tmp_path) == 7
 
 
+def test_the_recovery_point_stays_below_the_end_of_an_active_segment_that_was_cut(tmp_path: Path) -> None:
+    """The log may roll there, and what that adds to the segment's time index is not durable yet."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 9)
+    run_now(log.flush_task())
+    log.announce_truncation(7)
+    log.truncate_to(7)
+    settle(manager)
+    assert recovery_point(tmp_path) == 6
+    assert log.recovery_point == 6
+
+
 def test_no_flush_ends_before_the_cut_is_durable(tmp_path: Path) -> None:
     """What is appended behind it would otherwise count as durable while the cut is not; then flushes go on."""
     config = LogConfig(segment_bytes=5 * SIZE, index_interval_bytes=SIZE, segment_index_bytes=1200, flush_messages=1)
