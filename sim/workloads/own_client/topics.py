@@ -70,6 +70,11 @@ class ClientTopics:
             TopicPartition(topic, each) for topic in ALL if topic in self.open for each in range(self.counts[topic])
         ]
 
+    @property
+    def are_open(self) -> bool:
+        """Whether all topics that belong to no one user are there, and none is to be deleted next."""
+        return self.open.issuperset(ALL)
+
     def incarnation(self, partition: TopicPartition) -> Incarnation:
         """The one that is there now."""
         return Incarnation(partition, self.incarnations[partition.topic])

@@ -241,8 +241,8 @@ class ClientUsers:
         while not self._stopping:
             for group, members in self._members.items():
                 owned = [partition for member in members for partition in member.assignment]
-                # As long as a topic is being changed, members may hear of it, however long that takes.
-                is_changing = self._topics is None or self._topics.under_way is not None
+                # As long as a topic is being changed, or waits for its deletion, members may hear of it late.
+                is_changing = self._topics is None or self._topics.under_way is not None or not self._topics.are_open
                 is_coordinated = self._is_coordinated(group)
                 at_rest = not is_changing and is_coordinated and all(each.is_at_rest for each in members)
                 self._watches[group].looked_at(owned if at_rest else (), self._expected(group))
