@@ -198,13 +198,10 @@ class LogManager:
                 return log
 
             for topic_partition, path in partitions:
-                other = self._logs.get(topic_partition)
-                if other is not None:
-                    raise WrongLogDirectory(
-                        f"Duplicate log directories found: {other.owner.path}/{topic_partition} and {path}: move the"
-                        f" one that is not to be used away"
-                    )
                 log = load(topic_partition, path)
+                other = self._logs.get(topic_partition)
+                if other is not None and not self._takes_the_place(log, other):
+                    continue
                 compare_with_high_watermark(log, high_watermarks.get(topic_partition, 0))
                 self._add(log, directory)
             directory.logs_loaded()
@@ -227,6 +224,35 @@ class LogManager:
         if directory.was_clean or not self.progress.measures_bytes:
             return 0
         return bytes_to_recover(self._disk, path, recovery_point)
+
+    def _takes_the_place(self, log: Log, other: Log) -> bool:
+        """Puts aside the older one of two logs of a partition, and says whether that was `other`.
+
+        A replica was made anew, for another assignment, while the directory with its former log was offline. Of two
+        logs of one topic the one with the later epoch at its end, and then the longer one, has all that the other has.
+        `WrongLogDirectory` where they are not known to be of one topic.
+        """
+        if log.topic_id is None or log.topic_id != other.topic_id:
+            raise WrongLogDirectory(
+                f"Duplicate log directories found: {other.directory} and {log.directory}: move the one that is not to"
+                f" be used away"
+            )
+        older, newer = sorted((log, other), key=lambda each: (each.epochs.latest, each.log_end_offset))
+        logger.warning(
+            "former_log_put_aside: log=%s log_end=%d leader_epoch=%d newer=%s log_end=%d leader_epoch=%d",
+            older.directory,
+            older.log_end_offset,
+            older.epochs.latest,
+            newer.directory,
+            newer.log_end_offset,
+            newer.epochs.latest,
+        )
+        if older is log:
+            self._add(log, directory_of(log))
+        self.mark_stray(log.topic_partition)
+        if older is log:
+            self._logs[log.topic_partition] = other
+        return older is other
 
     def _add(self, log: Log, directory: LogDirectory) -> None:
         directory.logs[log.topic_partition] = log

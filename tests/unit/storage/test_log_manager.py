@@ -376,12 +376,40 @@ def test_a_folder_that_is_no_partitions_is_refused(tmp_path: Path, name: str) ->
 
 
 def test_a_partition_in_two_directories_is_refused(tmp_path: Path) -> None:
-    """One of them is old, and only people can know which."""
-    for directory in directories(tmp_path, 2):
-        manager, _ = open_log(directory)
+    """One of them is old, and only people can know which, where they are not known to be of one topic."""
+    for number, directory in enumerate(directories(tmp_path, 2)):
+        manager = open_manager(directory)
+        manager.create(TP, TopicId(bytes([number + 1]) * 16))
         manager.close()
     with pytest.raises(WrongLogDirectory, match="Duplicate log directories"):
         open_manager(*directories(tmp_path, 2))
+
+
+@pytest.mark.parametrize("newer", [0, 1])
+@pytest.mark.parametrize("is_later", [True, False])
+def test_the_former_log_of_a_replica_that_was_made_anew_is_put_aside(
+    tmp_path: Path, newer: int, is_later: bool
+) -> None:
+    """Its directory was offline then; whichever is loaded first. The later epoch counts before the length."""
+    folders = directories(tmp_path, 2)
+    for number, directory in enumerate(folders):
+        manager = open_manager(directory)
+        log = manager.create(TP, TOPIC_ID)
+        if number == newer:
+            fill(log, 4 if is_later else 6, leader_epoch=2 if is_later else 1)
+        else:
+            fill(log, 5, leader_epoch=1)
+        manager.close()
+    manager = open_manager(*folders)
+    log = manager.get(TP)
+    assert log is not None
+    assert (log.directory, log.log_end_offset) == (f"{folders[newer]}/{TP}", 4 if is_later else 6)
+    assert [path.name.rpartition("-")[2] for path in folders[1 - newer].glob(f"{TP}.*")] == ["stray"]
+    assert len(read_all(log)) == log.log_end_offset
+    manager.close()
+    manager = open_manager(*folders)
+    assert manager.get(TP) is not None
+    manager.close()
 
 
 def test_a_directory_that_cannot_be_written_is_offline(tmp_path: Path) -> None:
