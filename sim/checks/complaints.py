@@ -33,7 +33,8 @@ EXPLAINED: Final[Mapping[str, Collection[FaultKind]]] = {
     "copy not removed: ": _DISK_FAULTS,
     "damage not forgotten: ": _DISK_FAULTS,
     "rot_not_repaired: ": (FaultKind.ROT,),  # Retention may have taken it from the others.
-    "records refused: ": (FaultKind.FLIPPED_READ, *_DISK_FAULTS),
+    # Of a leader that trusts what it has appended a moment ago: the follower checks all.
+    "records refused: ": (FaultKind.FLIPPED_READ, FaultKind.ROT, *_DISK_FAULTS),
 }
 """[how it begins] -> the faults after which it may be logged."""
 _LOGGER: Final = "tidelog"
