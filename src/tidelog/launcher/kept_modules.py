@@ -90,6 +90,8 @@ class KeptModules:
 
 def keep_modules() -> None:
     """From now on no import of a module in KEPT needs a file. To be called when the broker has started."""
+    if any(isinstance(each, KeptModules) for each in sys.meta_path):
+        return  # Another broker of this process has called it.
     kept = KeptModules()
     for name in KEPT:
         parent, _, _ = name.rpartition(".")
@@ -101,7 +103,8 @@ def keep_modules() -> None:
 def _found(name: str, path: Sequence[str] | None) -> Iterator[ModuleSpec]:
     """The module `name` in the folders of `path` (None: of `sys.path`), and those in it where it is a package."""
     spec = PathFinder.find_spec(name, path)
-    assert spec is not None, name
+    if spec is None:
+        return  # Another importer's, which needs no files of ours.
     inner = spec.submodule_search_locations
     yield spec
     for found in [] if inner is None else pkgutil.iter_modules(inner):

@@ -88,7 +88,7 @@ def load_log(
     disk = environment.disk
     now_ms = environment.clock.wall_ms()
     if not clean and not same_boot and not config.compacted and cleaned_offset is None:
-        finish_torn_retention(disk, directory)
+        finish_torn_retention(disk, directory, recovery_point)
     finish_swaps(disk, directory, environment, config)
     segments, damaged, emptied = _open_segments(directory, config, environment, now_ms)
     epochs, epochs_file = _read_epochs(disk, directory)

@@ -229,15 +229,20 @@ class LogManager:
         """Puts aside the older one of two logs of a partition, and says whether that was `other`.
 
         A replica was made anew, for another assignment, while the directory with its former log was offline. Of two
-        logs of one topic the one with the later epoch at its end, and then the longer one, has all that the other has.
-        `WrongLogDirectory` where they are not known to be of one topic.
+        logs of one topic the one with the later epoch at its end, and then the longer one, has all that the other has,
+        unless it has a hole. `WrongLogDirectory` where they are not known to be of one topic.
         """
         if log.topic_id is None or log.topic_id != other.topic_id:
             raise WrongLogDirectory(
                 f"Duplicate log directories found: {other.directory} and {log.directory}: move the one that is not to"
                 f" be used away"
             )
-        older, newer = sorted((log, other), key=lambda each: (each.epochs.latest, each.log_end_offset))
+
+        def extent(each: Log) -> tuple[bool, int, int]:
+            has_hole = each.damage is not None and each.damage.has_hole
+            return not has_hole, each.epochs.latest, each.log_end_offset
+
+        older, newer = sorted((log, other), key=extent)
         logger.warning(
             "former_log_put_aside: log=%s log_end=%d leader_epoch=%d newer=%s log_end=%d leader_epoch=%d",
             older.directory,

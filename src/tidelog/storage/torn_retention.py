@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def finish_torn_retention(disk: Disk, directory: str) -> None:
+def finish_torn_retention(disk: Disk, directory: str, recovery_point: int) -> None:
     """Removes the segments before a gap that removed ones fill to the offset; not for logs with gaps of compaction.
 
-    A truncation removes segments too, from the log's end. What the log was given after it does not begin where they
-    ended, so that they fill no gap. OSError.
+    A truncation removes segments too, from the log's end, and a follower may fetch the same again, and roll where they
+    were. Those begin above the recovery point, which goes down to the cut before it, and up when all names are durable
+    again: a gap is only retention's where its first segment began below that. OSError.
     """
     marks: dict[str, list[int]] = {"": [], DELETED: []}
     for name in disk.list(directory):
@@ -37,7 +38,7 @@ def finish_torn_retention(disk: Disk, directory: str) -> None:
     live, removed = sorted(marks[""]), sorted(marks[DELETED])
     for before, behind in reversed(list(pairwise(live))):
         between = [base for base in removed if before < base < behind]
-        if between and _fill(disk, directory, before, between, behind):
+        if between and between[0] < recovery_point and _fill(disk, directory, before, between, behind):
             oldest = [base for base in live if base <= before]
             logger.info("retention_finished: directory=%s segments=%d log_start=%d", directory, len(oldest), behind)
             for base in oldest:

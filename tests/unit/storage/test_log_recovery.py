@@ -483,16 +483,14 @@ def test_an_index_that_is_written_anew_is_durable(tmp_path: Path, clean: bool) -
     again.abandon()
 
 
-@pytest.mark.parametrize("flushed", [True, False])
-def test_a_retention_that_a_power_cut_has_torn(flushed: bool) -> None:
+def test_a_retention_that_a_power_cut_has_torn() -> None:
     """Of two segments that were renamed, the new name of the second alone reached the disk: the first goes as well."""
     disk = MemoryDisk()
     manager, log = open_log("/logs", disk=disk, config=CONFIG)
     fill(log, 18)
-    if flushed:
-        run_now(log.flush_task())
-        for task in manager.maintenance.checkpoint_tasks():
-            run_now(task)
+    run_now(log.flush_task())
+    for task in manager.maintenance.checkpoint_tasks():
+        run_now(task)
     manager.abandon()
     disk.rename("/logs/topicone-0/00000000000000000005.log", "/logs/topicone-0/00000000000000000005.log.deleted")
     disk.boot = "second boot"
@@ -501,6 +499,29 @@ def test_a_retention_that_a_power_cut_has_torn(flushed: bool) -> None:
     assert (again.log_start_offset, again.damage) == (10, None)
     bases = {path.rpartition("/")[2][:20] for path in disk.files if path.endswith((".log", ".index", ".deleted"))}
     assert bases == {f"{segment.base_offset:020d}" for segment in again.segments}
+
+
+def test_segments_that_were_truncated_and_fetched_again_are_no_torn_retention() -> None:
+    """A follower rolls where it rolled before; the power cut has kept the name of the later new segment alone."""
+    disk = MemoryDisk()
+    manager, log = open_log("/logs", disk=disk, config=CONFIG)
+    fill(log, 23)
+    run_now(log.flush_task())
+    for task in manager.maintenance.checkpoint_tasks():
+        run_now(task)
+    log.announce_truncation(10)
+    log.truncate_to(10)
+    for task in manager.maintenance.truncation_tasks():
+        run_now(task)
+    fill(log, 13)
+    manager.abandon()
+    folder = "/logs/topicone-0"
+    assert f"{folder}/{15:020d}.log.deleted" in disk.files
+    del disk.files[f"{folder}/{15:020d}.log"]
+    disk.boot = "second boot"
+    again = open_manager("/logs", disk=disk, config=CONFIG).create(TP, None)
+    assert again.log_start_offset == 0
+    assert [record.offset for record in read_all(again)] == list(range(15))
 
 
 def test_a_segment_that_was_truncated_is_no_torn_retention() -> None:
