@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
 
 _WIDTH: Final = 78
-"""Columns, where nobody has asked for help. To learn the terminal's, argparse would load shutil for each option."""
+"""Columns of usage texts that are not shown. To learn the terminal's, argparse would load shutil for each option."""
 
 
 def parse(
