@@ -45,8 +45,8 @@ LOOK_CHANCE: Final = 0.5
 EARLIEST_S: Final = 0.9 * TIMEOUT_MS / 1000
 """Before which no coordinator gives a transaction up: clocks run by a thousandth differently."""
 GIVEN_UP_S_MAX: Final = TIMEOUT_MS / 1000 + 12.0
-"""How long a transaction stays open whose application has died, from its first record: its timeout, a second until the coordinator looks, and what a
-coordinator that moves takes."""
+"""How long a transaction stays open whose application has died, from its first record: its timeout, a second until the
+coordinator looks, and what a coordinator that moves takes."""
 HAUNTING_S: Final = 3.0
 PRODUCE_BEFORE: Final = 11
 PRODUCE_SINCE: Final = 12
