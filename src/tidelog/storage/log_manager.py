@@ -485,6 +485,12 @@ class LogManager:
         self._delete_folder_later(directory_of(log), log.directory, log.config.file_delete_delay_ms)
         return True
 
+    def may_be_offline(self, topic_partition: TopicPartition) -> bool:
+        """Whether a log that is not known may lie in a directory that is offline; not one that was removed here."""
+        return bool(self.offline_directories) and not any(
+            topic_partition in directory.removed for directory in self.directories if directory.failure is None
+        )
+
     def mark_stray(self, topic_partition: TopicPartition) -> bool:
         """Puts aside a log that the cluster does not know: its folder is renamed and never removed by us."""
         return self._remove(topic_partition, STRAY_FOLDER) is not None
