@@ -16,6 +16,7 @@ from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.storage.errors import DirectoryOffline
 from tidelog.storage.log import Log
+from tidelog.storage.log_manager import LogManager
 
 
 def errors(response: messages.LeaderAndIsrResponse) -> list[int]:
@@ -218,6 +219,15 @@ def test_deleting_takes_the_partition_and_its_folder(broker: Broker) -> None:
     assert any(path.name.endswith("-delete") for path in directory.parent.iterdir())
     assert broker.produce("t").error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert [error.error_code for error in broker.delete("t").partition_errors] == [0], "Once more does no harm."
+
+
+def test_a_log_that_may_lie_in_an_offline_directory_is_not_deleted(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller would forget the topic, and its folder would stay. A deletion that was carried out may be repeated."""
+    monkeypatch.setattr(LogManager, "offline_directories", ["/failed at the start"])
+    for topic, expected in (("t", 0), ("t", 0), ("elsewhere", ErrorCode.KAFKA_STORAGE_ERROR)):
+        assert [error.error_code for error in broker.delete(topic).partition_errors] == [expected]
 
 
 def test_stopping_without_deleting_keeps_the_log(broker: Broker) -> None:
