@@ -224,7 +224,7 @@ def test_deleting_takes_the_partition_and_its_folder(broker: Broker) -> None:
 def test_a_log_that_may_lie_in_an_offline_directory_is_not_deleted(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The controller would forget the topic, and its folder would stay. A deletion that was carried out may be repeated."""
+    """The controller would forget the topic, and its folder would stay. A deletion that was done may be repeated."""
     monkeypatch.setattr(LogManager, "offline_directories", ["/failed at the start"])
     for topic, expected in (("t", 0), ("t", 0), ("elsewhere", ErrorCode.KAFKA_STORAGE_ERROR)):
         assert [error.error_code for error in broker.delete(topic).partition_errors] == [expected]
