@@ -98,6 +98,7 @@ class Cluster:
         self.checker.deleted_to = lambda partition: history.of(partition).starts_at
         if self.states is not None:
             self.states.life = lambda broker: sum(each.generation for each in self.brokers if each.broker_id == broker)
+            self.states.has_offline_log = self._has_offline_log
             self.states.on_joined = self.checker.joined
             history.largest_isr = self.states.largest_isr
             history.holders = self.checker.holders
@@ -130,6 +131,10 @@ class Cluster:
             "store_servers": self.plan.store_servers,
             "log_dirs": (DATA, OTHER_DATA)[: self.plan.log_dirs],
         }
+
+    def _has_offline_log(self, broker: int, partition: TopicPartition) -> bool:
+        held = [replica_of(machine, partition) for machine in self.brokers if machine.broker_id == broker]
+        return any(replica is not None and replica.log.is_offline for replica in held)
 
     @property
     def host_names(self) -> list[str]:

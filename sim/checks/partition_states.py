@@ -54,6 +54,8 @@ class PartitionStates:
         """[state path][broker] -> the broker epoch with which it was last seen in the ISR."""
         self.life: Callable[[int], int] = lambda broker: 0
         """Which life of its machine's process a broker is in: a session can end, and the process go on."""
+        self.has_offline_log: Callable[[int, TopicPartition], bool] = lambda broker, partition: False
+        """Whether a broker's log of a partition lies in a directory that has failed: it lives, and cannot lead."""
         self._lives: dict[int, int] = {}
         """[broker epoch] -> the life that registered with it."""
         self.elected_for_a_former_life: dict[TopicPartition, tuple[int, int]] = {}
@@ -250,6 +252,7 @@ class PartitionStates:
             and self._history.now(unclean_stop_path(broker)).stat is None
             # Back before the new leader after a power cut of all, and perhaps with less: it has only waited since.
             and not (old.leader == NO_LEADER and self._is_booted_anew(broker))
+            and not self.has_offline_log(broker, partition)
         ]
         term = self._history.now(CONTROLLER_EPOCH).stat
         could_know = term is not None and term.mzxid > fresh

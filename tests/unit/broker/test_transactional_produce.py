@@ -34,6 +34,17 @@ def transactional(broker: Broker) -> Broker:
     return broker
 
 
+def transactional_batch(sequence: int, epoch: int = 0) -> bytes:
+    """One record of the producer."""
+    return make_batch(
+        [b"%d" % sequence],
+        transactional=True,
+        producer_id=PRODUCER,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )
+
+
 def send(
     broker: Broker,
     sequence: int = 0,
@@ -45,14 +56,7 @@ def send(
     acks: int = -1,
 ) -> Any:
     """The answer to a batch of one record, deferred or not."""
-    batch = make_batch(
-        [b"%d" % sequence],
-        transactional=True,
-        producer_id=PRODUCER,
-        producer_epoch=epoch,
-        base_sequence=sequence,
-    )
-    request = produce_request("t", batch, partition, acks, version)
+    request = produce_request("t", transactional_batch(sequence, epoch), partition, acks, version)
     request.transactional_id = transactional_id
     answer = broker.send(ApiKey.PRODUCE, version, request)
     broker.shell.run_turns()
@@ -270,6 +274,32 @@ def test_a_leadership_that_came_back_meanwhile_is_another_one(transactional: Bro
     transactional.lead("t", 2, leader_epoch=3)
     say(transactional, questions(transactional)[0])
     assert result(transactional, answer)[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_batch_beside_a_late_one_is_not_acknowledged_in_another_leadership(
+    transactional: Broker, comes_back: bool
+) -> None:
+    """Partition 0 has the batch, while 1 waits for its coordinator. Then leaders change: what 0 has at that offset in
+    the end may be another batch."""
+    first = send(transactional)
+    say(transactional, questions(transactional)[0])
+    assert result(transactional, first) == (ErrorCode.NONE, 0)
+    data = messages.ProduceRequest.PartitionProduceData
+    request = produce_request("t", transactional_batch(1), acks=-1, version=11)
+    request.transactional_id = "tx"
+    request.topic_data[0].partition_data.append(data(index=1, records=transactional_batch(0)))
+    answer = transactional.send(ApiKey.PRODUCE, 11, request)
+    transactional.lead("t", 2, leader=1, leader_epoch=3, isr=[1], replicas=[0, 1])
+    if comes_back:
+        transactional.lead("t", 2, leader_epoch=4)
+    transactional.shell.run_turns()
+    say(transactional, questions(transactional)[1])
+    assert answer.done, "it waits for what will not come"
+    partitions = transactional.decode(ApiKey.PRODUCE, 11, answer.result()).responses[0].partition_responses
+    refused = [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+    assert [ErrorCode(each.error_code) for each in partitions] == refused
+    assert [each.base_offset for each in partitions] == [-1, -1]
 
 
 def test_transactions_need_their_id(transactional: Broker) -> None:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from tidelog.broker.peer import Peer
     from tidelog.broker.replicas.replica import Replica
     from tidelog.ports.disk import Bytes
+    from tidelog.replication.leader import PartitionLeader
     from tidelog.storage.log import AppendInfo
 
     Appends: TypeAlias = Sequence[tuple[Replica, AppendInfo | KafkaError]]
@@ -180,7 +181,7 @@ def ordinary(node: Node, handler: Handler, resume: Resume) -> OrdinaryRequests |
 class _Outcome:
     """What becomes of the batch for one partition."""
 
-    __slots__ = ("answer", "error", "index", "info", "late", "replica", "topic")
+    __slots__ = ("_leader", "answer", "error", "index", "info", "late", "replica", "topic")
 
     def __init__(self, answer: messages.ProduceResponse.TopicProduceResponse, topic: str, index: int) -> None:
         self.answer = answer
@@ -189,6 +190,8 @@ class _Outcome:
         self.index = index
         self.replica: Replica | None = None
         self.info: AppendInfo | None = None
+        self._leader: PartitionLeader | None = None
+        """The leadership in which it was appended, where others of the request are late."""
         self.error: KafkaError | None = None
         self.late: Deferred[AppendInfo] | None = None
         """What it waits for before it is appended: its transaction is not known here yet."""
@@ -201,10 +204,25 @@ class _Outcome:
         self.info = result
 
     def settle(self, late: Deferred[AppendInfo]) -> None:
+        """Its transaction is known: it was appended, or refused."""
         try:
             self.info = late.result()
         except KafkaError as error:
             self.error = error
+        self.note_leadership()
+
+    def note_leadership(self) -> None:
+        """It was appended just now, and others are late."""
+        self._leader = None if self.replica is None else self.replica.leader
+
+    def check_leadership(self) -> None:
+        """Others were late: if its leadership has ended meanwhile, another batch may be at its offsets by now."""
+        if self.replica is None or self.info is None:
+            return
+        if self.replica.log.is_offline:
+            self.info, self.error = None, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        elif self.replica.leader is not self._leader:
+            self.info, self.error = None, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def handle(
@@ -242,12 +260,16 @@ def handle(
         return _answer(node, context, request, response, outcomes)
 
     def appended(_: list[None]) -> Deferred[Any]:
+        for outcome in outcomes:
+            outcome.check_leadership()
         answer = _answer(node, context, request, response, outcomes)
         return answer if isinstance(answer, Deferred) else Deferred.of(answer)
 
     for outcome in outcomes:
         if outcome.late is not None:
             outcome.late.on_complete(outcome.settle)
+        else:
+            outcome.note_leadership()
     return gather([_settled(each) for each in late]).and_then(appended)
 
 
