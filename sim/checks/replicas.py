@@ -55,6 +55,8 @@ class _Partition:
     """[leader epoch] -> broker"""
     committed: BatchId | None = None
     """The last batch that was ever below a high watermark."""
+    starts: dict[str, int] = field(default_factory=dict)
+    """[machine] -> where its log began when it ran last."""
 
 
 class ReplicaChecker:
@@ -215,10 +217,12 @@ class ReplicaChecker:
             return
         if previous is not None:
             start = _log_start(machine, partition)
+            if start is not None:
+                known.starts[machine.name] = start
             if previous.next_offset != batch.base_offset:
                 # Segments that were deleted may be back after a power cut, until the broker has looked at them.
                 previous = None if start is None or start > previous.base_offset else previous
-            elif start is not None and start >= previous.next_offset:
+            elif known.starts.get(machine.name, 0) >= previous.next_offset:
                 # A follower goes on where its leader's log begins. What it has before that is compared with nothing, is
                 # read by nothing, and goes with the start of its log.
                 previous = None
