@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from sim.checks.partition_states import PartitionStates
@@ -95,6 +96,8 @@ class Cluster:
         for machine in self.brokers:
             machine.disk.names_in_order = plan.names_in_order
         self.checker = ReplicaChecker(self.brokers, self.states)
+        for machine in self.brokers:
+            machine.before_power_cut = partial(self.checker.look_at, machine)
         self.checker.deleted_to = lambda partition: history.of(partition).starts_at
         if self.states is not None:
             self.states.life = lambda broker: sum(each.generation for each in self.brokers if each.broker_id == broker)

@@ -121,6 +121,8 @@ class Machine(ABC):
         """Why the last process gave up by itself, if it did."""
         self.lost_power_at = -math.inf
         """Seconds of the run, the last time."""
+        self.before_power_cut: Callable[[], object] = lambda: None
+        """Called while the disk has all that was written."""
         mount = self.disk.mount()
         for directory in (DATA, OTHER_DATA, STORE):
             mount.make_directories(directory)
@@ -196,6 +198,7 @@ class Machine(ABC):
 
     def power_cut(self) -> None:
         """What was not synced is lost, as the seed decides; no other machine is told that this one is gone."""
+        self.before_power_cut()
         process = self.process
         if process is not None:
             self._network.killed(process, power_cut=True)

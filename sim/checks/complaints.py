@@ -28,7 +28,7 @@ EXPLAINED: Final[Mapping[str, Collection[FaultKind]]] = {
     "log not deleted: ": _DISK_FAULTS,
     "log not put aside: ": _DISK_FAULTS,
     "log start not advanced: ": _DISK_FAULTS,
-    "move given up: ": _DISK_FAULTS,
+    "move given up: ": (FaultKind.ROT, *_DISK_FAULTS),  # A lone broker's damage cannot be mended.
     "move stops: ": _DISK_FAULTS,
     "copy not removed: ": _DISK_FAULTS,
     "damage not forgotten: ": _DISK_FAULTS,

@@ -101,6 +101,14 @@ class ReplicaChecker:
             for machine in self._machines
         )
 
+    def look_at(self, machine: BrokerMachine) -> None:
+        """Sees all that a machine's logs hold; raises InvariantBrokenError."""
+        for directory in machine.log_dirs:
+            for folder in machine.disk.folders(directory):
+                partition = partition_of(folder)
+                if partition is not None:
+                    self._refresh(machine, partition)
+
     def check(self) -> None:
         """Raises InvariantBrokenError."""
         self._fresh = set()
@@ -112,11 +120,7 @@ class ReplicaChecker:
     def _check(self) -> None:
         presumed: dict[TopicPartition, list[Presumption]] = {}
         for machine in self._machines:
-            for directory in machine.log_dirs:
-                for folder in machine.disk.folders(directory):
-                    partition = partition_of(folder)
-                    if partition is not None:
-                        self._refresh(machine, partition)
+            self.look_at(machine)
             self._check_controller(machine)
             for replica in replicas_of(machine):
                 _check_bounds(machine, replica)

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.broker.harness import Broker, deletion_of, make_batch, topic_id_of
 from tests.unit.broker.replica_harness import ReplicaCluster
 
-from tidelog.broker.logs.directory_moves import LAST_BYTES_MAX, RETRY_MS, Moves
+from tidelog.broker.logs.directory_moves import DAMAGED_MS_MAX, LAST_BYTES_MAX, RETRY_MS, Moves
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition, format_topic_id
@@ -494,6 +494,35 @@ def test_a_move_waits_where_descriptors_are_missing(
     broker.shell.run_turns()
     assert len(broker.node.moves) == 0
     assert broker.replica("t").log.owner.path == f"{tmp_path}/second"
+    assert values(broker) == records
+
+
+@pytest.mark.parametrize("lasts", [False, True])
+def test_a_move_waits_while_records_are_damaged(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, lasts: bool
+) -> None:
+    """A bit that was read wrongly, or rot that is repaired, does not end it; damage that lasts does. Others go on."""
+    broker.lead("u")
+    records = fill(broker, 5)
+    read = FileRange.read
+
+    def flipped(part: FileRange) -> bytes:
+        data = read(part)
+        return data[:-1] + bytes([data[-1] ^ 1]) if "/t-0/" in part.file.path and data else data
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FileRange, "read", flipped)
+        assert alter(broker, tmp_path / "second") is ErrorCode.NONE
+        for place in ("second", "first"):
+            assert alter(broker, tmp_path / place, topic="u") is ErrorCode.NONE
+            broker.shell.run_turns()
+            assert broker.replica("u").log.owner.path == f"{tmp_path}/{place}"
+        broker.shell.advance(2 * RETRY_MS + (DAMAGED_MS_MAX if lasts else 0))
+        assert len(broker.node.moves) == (0 if lasts else 1)
+    broker.shell.advance(2 * RETRY_MS)
+    broker.shell.run_turns()
+    assert len(broker.node.moves) == 0
+    assert broker.replica("t").log.owner.path == f"{tmp_path}/{'first' if lasts else 'second'}"
     assert values(broker) == records
 
 

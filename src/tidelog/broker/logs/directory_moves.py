@@ -50,7 +50,10 @@ LAST_BYTES_MAX: Final = 256 << 10
 LAST_BYTES_LIMIT: Final = 4 << 20
 """And at the last: into a busy partition more may come during each sync, and its move is to end all the same."""
 RETRY_MS: Final = 500
-"""After a step that the disk has refused for the moment."""
+"""After a step that the disk has refused for the moment, or that has read damaged records."""
+DAMAGED_MS_MAX: Final = 60_000
+"""For so long a move tries to read what is damaged: a bit may have been read wrongly, and rot is repaired by what other
+replicas have (`repairs`)."""
 PENDING_TRUNCATION_MS: Final = 20
 """Between two looks at a log that is just being cut."""
 
@@ -65,7 +68,7 @@ class _Phase(Enum):
 class _Move:
     """One replica's."""
 
-    __slots__ = ("directory", "is_near", "last_bytes", "phase", "replica")
+    __slots__ = ("damaged_since_ms", "directory", "is_near", "last_bytes", "not_before_ms", "phase", "replica")
 
     def __init__(self, replica: Replica, directory: LogDirectory, phase: _Phase) -> None:
         self.replica = replica
@@ -76,6 +79,10 @@ class _Move:
         """Whether the copy has reached what the log had when the last chunk was read: the rest is little."""
         self.last_bytes = LAST_BYTES_MAX
         """What may be copied in one turn to catch up, as things stand."""
+        self.not_before_ms = 0
+        """When its next step is due, monotonic."""
+        self.damaged_since_ms: int | None = None
+        """Since when each step has read damaged records, monotonic; None: the last one has not."""
 
 
 class Moves:
@@ -144,7 +151,7 @@ class Moves:
             )
         logger.info("move begins: partition=%s from=%s to=%s", topic_partition, replica.log.owner.path, directory.path)
         self._moves[topic_partition] = _Move(replica, directory, _Phase.BEGINNING)
-        self._schedule()
+        self._look_again()
 
     def _directory(self, path: str) -> LogDirectory:
         wanted = path.rstrip("/") or "/"
@@ -164,10 +171,14 @@ class Moves:
         directory = next(one for one in self._logs.directories if one is future.owner)
         logger.info("move goes on: partition=%s to=%s", replica.topic_partition, directory.path)
         self._moves[replica.topic_partition] = _Move(replica, directory, _Phase.COPYING)
-        self._schedule()
+        self._look_again()
 
     def throttle_changed(self) -> None:
         """The rate is another."""
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """What is waited for may be another thing now."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -187,17 +198,19 @@ class Moves:
             self._shell.soon(self._turn)
 
     def _wait(self, delay_ms: int) -> None:
-        self._timer = self._shell.after(max(1, delay_ms), self.throttle_changed)
+        self._timer = self._shell.after(max(1, delay_ms), self._look_again)
 
     def _turn(self) -> None:
         self._scheduled = False
         if self._busy or self._stopped or self._timer is not None or not self._moves:
             return
-        delay_ms = self._throttles.moves.delay_ms(self._clock.monotonic_ms())
-        if delay_ms:
+        now_ms = self._clock.monotonic_ms()
+        first = min(self._moves.values(), key=lambda move: max(move.not_before_ms, now_ms))
+        delay_ms = max(self._throttles.moves.delay_ms(now_ms), first.not_before_ms - now_ms)
+        if delay_ms > 0:
             self._wait(delay_ms)
             return
-        topic_partition = next(iter(self._moves))
+        topic_partition = first.replica.topic_partition
         move = self._moves[topic_partition] = self._moves.pop(topic_partition)
         self._busy = True
         try:
@@ -212,10 +225,11 @@ class Moves:
         self._busy = False
         try:
             settled.result()
+            move.damaged_since_ms = None
         except Exception as error:
-            if self._is_current(move) and _may_be_repeated(move, error):
+            if self._is_current(move) and self._may_be_repeated(move, error):
                 logger.warning("move_waits: partition=%s error=%s", move.replica.topic_partition, error)
-                self._wait(RETRY_MS)
+                move.not_before_ms = self._clock.monotonic_ms() + RETRY_MS
             elif self._is_current(move):
                 logger.error(
                     "move given up: partition=%s error=%s",
@@ -225,6 +239,20 @@ class Moves:
                 )
                 self._end(move, "it failed")
         self._schedule()
+
+    def _may_be_repeated(self, move: _Move, error: Exception) -> bool:
+        """Whether a step may succeed later: it lacked descriptors or memory, or has read damaged records not for long.
+
+        Each step looks anew at what there is.
+        """
+        if not isinstance(error, KafkaError) or move.directory.failure is not None or move.replica.log.is_offline:
+            return False
+        if error.code is ErrorCode.CORRUPT_MESSAGE:
+            now_ms = self._clock.monotonic_ms()
+            if move.damaged_since_ms is None:
+                move.damaged_since_ms = now_ms
+            return now_ms - move.damaged_since_ms < DAMAGED_MS_MAX
+        return error.code is ErrorCode.KAFKA_STORAGE_ERROR
 
     def _is_current(self, move: _Move) -> bool:
         return self._moves.get(move.replica.topic_partition) is move
@@ -388,12 +416,6 @@ class Moves:
             move.directory.path,
             future.log_end_offset,
         )
-
-
-def _may_be_repeated(move: _Move, error: Exception) -> bool:
-    """Whether a step failed only for want of descriptors or memory: each step looks anew at what there is."""
-    is_refused = isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR
-    return is_refused and move.directory.failure is None and not move.replica.log.is_offline
 
 
 def _is_beginning_of(future: Log, log: Log) -> bool:
