@@ -101,6 +101,7 @@ class Cluster:
         self.checker.deleted_to = lambda partition: history.of(partition).starts_at
         if self.states is not None:
             self.states.life = lambda broker: sum(each.generation for each in self.brokers if each.broker_id == broker)
+            self.states.lost_power_at = self._lost_power_at
             self.states.has_offline_log = self._has_offline_log
             self.states.on_joined = self.checker.joined
             history.largest_isr = self.states.largest_isr
@@ -134,6 +135,9 @@ class Cluster:
             "store_servers": self.plan.store_servers,
             "log_dirs": (DATA, OTHER_DATA)[: self.plan.log_dirs],
         }
+
+    def _lost_power_at(self, broker: int) -> float:
+        return max(machine.lost_power_at for machine in self.brokers if machine.broker_id == broker)
 
     def _has_offline_log(self, broker: int, partition: TopicPartition) -> bool:
         held = [replica_of(machine, partition) for machine in self.brokers if machine.broker_id == broker]

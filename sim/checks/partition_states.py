@@ -7,6 +7,7 @@ the ISR before it can be elected; 19: a replica that is marked as damaged is not
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -56,6 +57,12 @@ class PartitionStates:
         """Which life of its machine's process a broker is in: a session can end, and the process go on."""
         self.has_offline_log: Callable[[int, TopicPartition], bool] = lambda broker, partition: False
         """Whether a broker's log of a partition lies in a directory that has failed: it lives, and cannot lead."""
+        self.lost_power_at: Callable[[int], float] = lambda broker: math.inf
+        """When a broker's machine lost its power last, in seconds of the run."""
+        self._leaderless: dict[TopicPartition, int] = {}
+        """[partition without a leader] -> the controller epoch in which it lost its leader."""
+        self._registered_s: dict[int, float] = {}
+        """[broker epoch] -> when a broker registered with it."""
         self._lives: dict[int, int] = {}
         """[broker epoch] -> the life that registered with it."""
         self.elected_for_a_former_life: dict[TopicPartition, tuple[int, int]] = {}
@@ -147,7 +154,7 @@ class PartitionStates:
     def _changed(self, path: str, before: Version, after: Version) -> None:
         if path.startswith(f"{BROKER_IDS}/") and after.stat is not None:
             broker = int(path.rpartition("/")[2])
-            self._registrations[broker] = self._seconds()
+            self._registrations[broker] = self._registered_s[after.stat.czxid] = self._seconds()
             self._lives.setdefault(after.stat.czxid, self.life(broker))
         match = _STATE_PATH.fullmatch(path)
         if match is None:
@@ -157,6 +164,7 @@ class PartitionStates:
             return
         if after.stat is None:
             self._incarnations.pop(path, None)
+            self._leaderless.pop(TopicPartition(match[1], int(match[2])), None)
             self.elected_for_a_former_life.pop(TopicPartition(match[1], int(match[2])), None)
             return
         topic, partition = match[1], int(match[2])
@@ -171,6 +179,8 @@ class PartitionStates:
         require(8, new.leader in (NO_LEADER, *new.isr), f"{where}: leader {new.leader}, ISR {new.isr}")
         epoch = decode_controller_epoch(self._history.now(CONTROLLER_EPOCH).data)
         require(7, new.controller_epoch <= epoch, f"{where}: written in epoch {new.controller_epoch} of {epoch}")
+        if new.leader == NO_LEADER:
+            self._leaderless.setdefault(TopicPartition(topic, partition), new.controller_epoch)
         known = self._incarnations.setdefault(path, {})
         if before.stat is not None:
             old = decode_state(topic, partition, before.data)
@@ -188,6 +198,8 @@ class PartitionStates:
                 for broker in new.isr:
                     if broker not in old.isr:
                         self.on_joined(TopicPartition(topic, partition), new, broker, self._known_registration(broker))
+        if new.leader != NO_LEADER:
+            self._leaderless.pop(TopicPartition(topic, partition), None)
         self._incarnations[path] = {
             broker: known.get(broker, -1)
             # While none leads, no member that came back has what the partition holds, as far as is known.
@@ -242,6 +254,9 @@ class PartitionStates:
         former = incarnations.get(new.leader, fresh)
         if fresh is None or former is None or former == fresh:
             return
+        is_inherited = self._leaderless.get(partition, new.controller_epoch) < new.controller_epoch
+        if is_inherited and self.lost_power_at(new.leader) < self._registered_s.get(former, 0.0):
+            return  # The controller that knew of its absence is gone, and its log has all that it ever had.
         stayed = [
             broker
             for broker in old.isr
