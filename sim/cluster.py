@@ -198,6 +198,14 @@ class Cluster:
                 return broker, replica.leader.leader_epoch
         return None
 
+    def presumed_high_watermark(self, partition: TopicPartition, broker: int) -> tuple[int, int] | None:
+        """Leader epoch and high watermark of a partition as `broker` has them, if it takes itself for the leader."""
+        for machine in self.brokers:
+            replica = replica_of(machine, partition) if machine.broker_id == broker else None
+            if replica is not None and replica.leader is not None:
+                return replica.leader.leader_epoch, replica.high_watermark
+        return None
+
     def session_of(self, machine: BrokerMachine) -> int | None:
         """The session with which a broker is registered now."""
         stat = self.store_history.now(broker_path(machine.broker_id)).stat

@@ -102,7 +102,8 @@ class Simulation:
         self._prober = self._make_prober()
         sound = [each for each in plan.partitions if each.topic not in self.history.lossy | self.history.compacted]
         own = random.stream("spot reads")
-        self._spot_reader = SpotReader(sound, self._router("spot reader"), own, self.history, trace)
+        router, high_watermark = self._router("spot reader"), self.cluster.presumed_high_watermark
+        self._spot_reader = SpotReader(sound, router, own, self.history, trace, high_watermark)
         self.cluster.on_rot.append(self._spot_reader.rotted)
         self._reassigner = self._make_reassigner()
         self._alterers = self._make_alterers()

@@ -306,4 +306,11 @@ EDGE_MUTANTS: Final = (
         "        turn.write(SetData(PRODUCER_ID_BLOCK, data), Fence.NONE)\n",
         "two controllers give away the same producer ids",
     ),
+    Mutant(
+        "end-told-before-commit",
+        "broker.handlers.list_offsets",
+        "    return replica.high_watermark\n",
+        "    return replica.log.log_end_offset\n",
+        "a consumer that asks for a log's end is told of records that are not committed",
+    ),
 )

@@ -2,8 +2,8 @@
 
 Consumers read on from where they were, so that an index leads them nowhere but to the end of the log. What was read or
 acknowledged before is asked for here again, at its own offset, from its leader; and what ListOffsets says of a record's
-own timestamp must be that record or one before it that is as young. A batch that rots is read before the scrub comes
-by.
+own timestamp must be that record or one before it that is as young, and what it says of the log's end the leader's high
+watermark. A batch that rots is read before the scrub comes by.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 from sim.invariants import require
 from sim.workloads.consumers import Reader, fetch_request
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import EARLIEST_TIMESTAMP
+from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tidelog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sim.checks.history import History
     from sim.workloads.client import Router
@@ -40,12 +40,16 @@ class SpotReader:
         random: SeededRandom,
         history: History,
         trace: Trace,
+        high_watermark: Callable[[TopicPartition, int], tuple[int, int] | None],
     ) -> None:
+        """`high_watermark(partition, broker)`: leader epoch and high watermark, where the broker takes itself for the
+        leader."""
         self._partitions = partitions
         self._router = router
         self._random = random
         self._history = history
         self._trace = trace
+        self._high_watermark = high_watermark
         self._rotten: deque[tuple[TopicPartition, int]] = deque()
         """Partition and first offset of batches that have rotted, and that nothing has read since."""
         self.done = 0
@@ -65,6 +69,7 @@ class SpotReader:
                     continue
                 partition = self._partitions[self._random.below(len(self._partitions))]
                 await self._read(partition)
+                await self._ask_for_end(partition)
             except (OSError, TimeoutError) as error:
                 self._trace.record("spot_read_fails", repr(error))
         self._router.close()
@@ -116,6 +121,17 @@ class SpotReader:
                     f" and the record there is of {earlier.get(found)}",
                 )
         self.done += 1
+
+    async def _ask_for_end(self, partition: TopicPartition) -> None:
+        """What the leader says of the log's end is its high watermark at some time between question and answer."""
+        asked = await self._router.find_leader(partition)
+        before = self._high_watermark(partition, asked.broker_id)
+        end = await self._router.offset(partition, LATEST_TIMESTAMP)
+        after = self._high_watermark(partition, asked.broker_id)
+        if before is None or after is None or before[0] != after[0] or self._router.leader(partition) != asked:
+            return  # Its leadership has ended meanwhile.
+        told = f"{partition} ends at {end}, says its leader, whose high watermark was {before[1]} and is {after[1]}"
+        require(10, before[1] <= end <= after[1], told)
 
     async def _fetch(self, reader: Reader) -> dict[int, int] | None:
         """[offset] -> timestamp of the records from the reader's offset on; None where they have been deleted."""
