@@ -196,7 +196,9 @@ class Simulation:
             pause_s = (0.02, 0.3)[random.below(2)] if not several else random.between(0.1, 0.3)
             router = self._router(name)
             own = self._random.stream(name)
-            producers.append(Producer(name, lanes, guarantee, pause_s, router, own, self.history, self._trace))
+            producer = Producer(name, lanes, guarantee, pause_s, router, own, self.history, self._trace)
+            producer.is_deposed, producer.lost_power_since = self.cluster.is_deposed, self.cluster.lost_power_since
+            producers.append(producer)
         return producers
 
     def _make_consumers(self) -> list[Consumer]:

@@ -22,7 +22,7 @@ from tidelog.records.batch import Codec, build_batch
 from tidelog.records.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sim.checks.history import History
     from sim.workloads.client import Router
@@ -50,6 +50,8 @@ GAP: Final = 7
 NEVER_DELETED: Final = "kept"
 """The topic whose records are not deleted."""
 
+UNRECOGNIZED: Final = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+"""What a leader says of a batch that it does not know, and of one whose offset it has forgotten."""
 NOTHING_WRITTEN: Final = frozenset(
     {
         ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -127,6 +129,10 @@ class Producer:
         self._ids_random = random.stream("ids")
         self._producer_id = -1
         self._producer_epoch = -1
+        self.is_deposed: Callable[[TopicPartition, int], bool] = lambda partition, broker: False
+        """Whether a broker does not lead a partition, as the store has it: what such a one says is not believed."""
+        self.lost_power_since: Callable[[float], bool] = lambda time: False
+        """Whether a broker's machine has lost its power since then, in seconds of the run."""
         self.stopping = False
         """Set it, and `run` returns once all is acknowledged, or known to be lost."""
         for lane in self._lanes:
@@ -222,21 +228,25 @@ class Producer:
             return
         lane = known[self._again_random.below(len(known))]
         again = lane.recent[self._again_random.below(len(lane.recent))]
-        response = await self._router.ask(self._leader(lane), ApiKey.PRODUCE, self._request([(lane, again.batch)]))
+        asked = self._leader(lane)
+        response = await self._router.ask(asked, ApiKey.PRODUCE, self._request([(lane, again.batch)]))
         ((found,),) = [topic.partition_responses for topic in response.responses]
         code = ErrorCode(found.error_code)
         self._trace.record("again", lane.name, lane.partition, again.batch.sequence, code.name, found.base_offset)
+        # Where its records are deleted a snapshot tells of it, which a power cut may take until it is flushed.
+        is_kept = lane.partition.topic == NEVER_DELETED or not self.lost_power_since(again.batch.sent_at)
         require(
             12,
-            code is not ErrorCode.NONE or found.base_offset == again.base_offset,
+            code is not ErrorCode.NONE or found.base_offset == again.base_offset or not is_kept,
             f"{lane.partition}: what {lane.name} sent again, and was told to stand at {again.base_offset}, has been"
             f" written once more, at {found.base_offset}",
         )
         # What is deleted may be forgotten, and after a start older batches are (Kafka's snapshots keep one).
         must_know = lane.partition.topic == NEVER_DELETED and again.batch.generation == self._history.generation
+        must_know = must_know and not self.is_deposed(lane.partition, asked)
         require(
             12,
-            not must_know or code not in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER),
+            not must_know or code not in UNRECOGNIZED,
             f"{lane.partition}: what {lane.name} sent again, which stands at {again.base_offset}, was not recognized",
         )
 
@@ -288,7 +298,7 @@ class Producer:
                 batches, answer = requests[0]
                 response = await asyncio.wait_for(answer, PRODUCE_MS_MAX / 1000 + 2)
                 del requests[0]
-                await self._answered(batches, response, failed)
+                await self._answered(broker, batches, response, failed)
         except (OSError, TimeoutError):
             client.close()
             for batches, _ in requests:
@@ -298,7 +308,9 @@ class Producer:
                 self._router.forget(lane.partition)
             raise
 
-    async def _answered(self, batches: list[tuple[Lane, Pending]], response: Any, failed: set[str]) -> None:
+    async def _answered(
+        self, broker: int, batches: list[tuple[Lane, Pending]], response: Any, failed: set[str]
+    ) -> None:
         results = {
             (topic.name, found.index): found for topic in response.responses for found in topic.partition_responses
         }
@@ -317,7 +329,7 @@ class Producer:
                 if code in NOTHING_WRITTEN:
                     self._history.refused(pending.values)
                 self._unknown(lane, pending)
-            elif code in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            elif code in UNRECOGNIZED and not self.is_deposed(lane.partition, broker):
                 await self._recall(lane)
             if code is not ErrorCode.NOT_ENOUGH_REPLICAS:
                 self._router.forget(lane.partition)
