@@ -8,6 +8,13 @@ from sim.mutants.mutant import Mutant
 
 COORDINATION_MUTANTS: Final = (
     Mutant(
+        "sync-in-any-generation",
+        "coordinator.groups.classic.sync",
+        "    if event.generation != group.generation:\n        return ErrorCode.ILLEGAL_GENERATION\n    if _differ",
+        "    if _differ",
+        "a member of a generation that is over is given its assignment in the next one",
+    ),
+    Mutant(
         "stale-generation-commits",
         "coordinator.groups.classic.group",
         "            if event.generation != self.generation:\n                return ErrorCode.ILLEGAL_GENERATION\n"

@@ -313,4 +313,11 @@ EDGE_MUTANTS: Final = (
         "    return replica.log.log_end_offset\n",
         "a consumer that asks for a log's end is told of records that are not committed",
     ),
+    Mutant(
+        "uncertain-end-told",
+        "broker.handlers.list_offsets",
+        "    return replica.leader is not None and replica.high_watermark < replica.leader.start_offset",
+        "    return False",
+        "a new leader tells a log's end before it knows what its predecessor had committed (KIP-207)",
+    ),
 )

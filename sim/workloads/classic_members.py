@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any, Final
 
+from sim.invariants import require
 from sim.workloads.coordination import by_topic
 from sim.workloads.members import BELATED_CHANCE, REBALANCE_S, SESSION_S, STALE, Member, MustJoinError
 from tidelog.assignors.assignor import MemberId, Subscription, TopicLayout
@@ -36,15 +37,7 @@ class ClassicMember(Member):
         joined = await self._join_group()
         assignments = self._assign(joined) if joined.leader == joined.member_id else []
         self._epoch = joined.generation_id
-        request = messages.SyncGroupRequest(
-            group_id=self._history.group,
-            generation_id=joined.generation_id,
-            member_id=self._member_id,
-            protocol_type="consumer",
-            protocol_name=PROTOCOL,
-            assignments=assignments,
-        )
-        response = await self._coordinator.ask(ApiKey.SYNC_GROUP, request, timeout_s=JOIN_S_MAX)
+        response = await self._sync_group(self._epoch, assignments)
         self._check(ErrorCode(response.error_code))
         version = _INT16.unpack_from(response.assignment)[0]
         body = codec.decode_exactly(messages.ConsumerProtocolAssignment, version, response.assignment[2:])
@@ -53,10 +46,33 @@ class ClassicMember(Member):
         self._history.assigned(self._member_id, self._epoch, own)
         if self._belated.chance(BELATED_CHANCE):
             await self._commit_in_the_generation_before()
+        if self._belated.chance(BELATED_CHANCE):
+            await self._sync_in_the_generation_before()
         self._give_up()
         self._assigned_epoch = self._epoch
         self.positions = await self._fetch_positions(own)
         self._is_stable = True
+
+    async def _sync_group(
+        self, generation: int, assignments: list[messages.SyncGroupRequest.SyncGroupRequestAssignment]
+    ) -> Any:
+        request = messages.SyncGroupRequest(
+            group_id=self._history.group,
+            generation_id=generation,
+            member_id=self._member_id,
+            protocol_type="consumer",
+            protocol_name=PROTOCOL,
+            assignments=assignments,
+        )
+        return await self._coordinator.ask(ApiKey.SYNC_GROUP, request, timeout_s=JOIN_S_MAX)
+
+    async def _sync_in_the_generation_before(self) -> None:
+        """As if held up on the way: the coordinator that knows the generation of now must refuse it."""
+        told_by = self._coordinator.broker
+        code = ErrorCode((await self._sync_group(self._epoch - 1, [])).error_code)
+        self._trace.record("syncs_belatedly", self.name, self._epoch - 1, code.name)
+        told = f"{self.name} is given an assignment in generation {self._epoch - 1}, of generation {self._epoch}"
+        require(15, code is not ErrorCode.NONE or self._coordinator.broker != told_by, told)
 
     async def _commit_in_the_generation_before(self) -> None:
         """It is over, though this is a member in the next one: the commit must be refused."""

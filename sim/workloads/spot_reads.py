@@ -52,6 +52,8 @@ class SpotReader:
         self._high_watermark = high_watermark
         self._rotten: deque[tuple[TopicPartition, int]] = deque()
         """Partition and first offset of batches that have rotted, and that nothing has read since."""
+        self._ends: dict[TopicPartition, tuple[int, int]] = {}
+        """Where a log ends, as a leader has said last, and its epoch."""
         self.done = 0
         self.stopping = False
 
@@ -123,7 +125,10 @@ class SpotReader:
         self.done += 1
 
     async def _ask_for_end(self, partition: TopicPartition) -> None:
-        """What the leader says of the log's end is its high watermark at some time between question and answer."""
+        """What the leader says of the log's end is its high watermark at some time between question and answer.
+
+        A new leader says no less than the one before it: it does not answer before it knows as much (KIP-207).
+        """
         asked = await self._router.find_leader(partition)
         before = self._high_watermark(partition, asked.broker_id)
         end = await self._router.offset(partition, LATEST_TIMESTAMP)
@@ -132,6 +137,12 @@ class SpotReader:
             return  # Its leadership has ended meanwhile.
         told = f"{partition} ends at {end}, says its leader, whose high watermark was {before[1]} and is {after[1]}"
         require(10, before[1] <= end <= after[1], told)
+        epoch, known = self._ends.get(partition, (before[0], end))
+        if partition.topic not in self._history.lossy and before[0] >= epoch:
+            told = f"{partition} ends at {end}, says its leader of epoch {before[0]}, and {known} said one of {epoch}"
+            require(10, end >= known, told)
+        if before[0] >= epoch:
+            self._ends[partition] = before[0], end
 
     async def _fetch(self, reader: Reader) -> dict[int, int] | None:
         """[offset] -> timestamp of the records from the reader's offset on; None where they have been deleted."""
