@@ -517,11 +517,16 @@ class LogManager:
         directory.needs_sync = True
         return log
 
-    def set_config(self, topic_partition: TopicPartition, config: LogConfig) -> None:
-        """Gives a log, and its copy on the way to another directory, new settings."""
-        for log in (self._logs.get(topic_partition), self.futures.get(topic_partition)):
-            if log is not None:
-                log.set_config(config)
+    def set_config(self, topic_partition: TopicPartition, config: LogConfig) -> bool:
+        """Gives a log, and its copy on the way to another directory, these settings; whether one had others.
+
+        While a broker loads its logs settings may be altered: either may have been loaded with former ones.
+        """
+        found = (self._logs.get(topic_partition), self.futures.get(topic_partition))
+        others = [log for log in found if log is not None and log.config != config]
+        for log in others:
+            log.set_config(config)
+        return bool(others)
 
     def _delete_folder_later(self, directory: LogDirectory, path: str, delay_ms: int) -> None:
         def remove() -> None:

@@ -295,6 +295,21 @@ def test_the_rate_of_moves(broker: Broker, tmp_path: Path) -> None:
     assert broker.replica("t").log.size == size
 
 
+def test_a_copy_goes_by_the_settings_that_were_altered_while_logs_were_loaded(broker: Broker, tmp_path: Path) -> None:
+    """The copy was loaded before the alteration, its log after it: retention would take what is to be kept."""
+    fill(broker, 100)
+    set_rate(broker, 50_000)
+    alter(broker, tmp_path / "second")
+    broker.shell.advance(1_000)
+    log, copy = broker.replica("t").log, broker.logs.futures.get(T0)
+    assert copy is not None
+    former = log.config
+    broker.node.config_handler.settings_loaded({ConfigResource(ConfigResourceType.TOPIC, "t"): {"retention.ms": "-1"}})
+    copy.set_config(former)
+    broker.node.config_handler.settings_loaded({})
+    assert (log.config.retention_ms, copy.config.retention_ms) == (-1, -1)
+
+
 def test_a_copy_gets_the_id_that_its_log_gets(tmp_path: Path) -> None:
     """The move began while the topic had no id, which a tool had dropped; followers fetch by it."""
     broker = Broker("", directories(tmp_path))

@@ -133,8 +133,7 @@ class ConfigHandler:
             if config is None:
                 overrides = self._metadata.image.topic_config(topic_partition.topic)
                 config = configs[topic_partition.topic] = log_config(self._config, overrides)
-            if log.config != config:
-                self._logs.set_config(topic_partition, config)
+            if self._logs.set_config(topic_partition, config):
                 replica = self._replicas.get(topic_partition)
                 if replica is not None:
                     self._replicas.config_changed(replica)

@@ -327,8 +327,7 @@ class Leadership:
             if logs.get(topic_partition) is None:
                 self._marks.dropped(topic_partition)
         log = logs.create(topic_partition, None if topic_id == ZERO_TOPIC_ID else topic_id, config, is_new=is_new)
-        if log.config != config:
-            logs.set_config(topic_partition, config)
+        logs.set_config(topic_partition, config)
         return log
 
     def _take_up(self, order: Order, unsynced: Collection[str]) -> ErrorCode:
