@@ -320,4 +320,11 @@ EDGE_MUTANTS: Final = (
         "    return False",
         "a new leader tells a log's end before it knows what its predecessor had committed (KIP-207)",
     ),
+    Mutant(
+        "marker-of-deposed-coordinator",
+        "storage.producer_state",
+        "        if marker.coordinator_epoch < entry.coordinator_epoch and origin is not AppendOrigin.REPLICATION:",
+        "        if False:",
+        "a transaction's coordinator that another one has replaced ends a transaction",
+    ),
 )

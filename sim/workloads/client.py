@@ -54,6 +54,7 @@ VERSIONS: Final = {
     ApiKey.ADD_OFFSETS_TO_TXN: 3,
     ApiKey.TXN_OFFSET_COMMIT: 3,
     ApiKey.END_TXN: 3,
+    ApiKey.WRITE_TXN_MARKERS: 1,
 }
 """Spoken by the simulator where a request does not say another; topics go by name."""
 REQUEST_S_MAX: Final = 6.0

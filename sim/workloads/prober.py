@@ -12,6 +12,7 @@ import contextlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from sim.checks.replicas import replicas_of
 from sim.invariants import require
 from sim.workloads.client import REQUEST_S_MAX
 from tidelog.metadata.znodes import CONTROLLER, broker_path, decode_controller, state_path
@@ -35,6 +36,8 @@ PAUSE_S: Final = (0.1, 0.8)
 """Between two requests."""
 STOP_CHANCE: Final = 0.2
 """Of a StopReplica beside a request."""
+MARK_CHANCE: Final = 0.5
+"""Of a transaction's marker beside a request, where a leader knows of one."""
 WISHES_MAX: Final = 6
 """Topics that deposed controllers are asked for in a run."""
 CREATE_MS_MAX: Final = 2_000
@@ -59,6 +62,7 @@ class Prober:
         self._states = states
         self._partitions = partitions
         self._stops = random.stream("stops")
+        self._marks = random.stream("marks")
         self._holder = -1
         """The last broker that controlled the cluster."""
         self._deposed: list[int] = []
@@ -86,6 +90,8 @@ class Prober:
                     await kinds[self._random.below(len(kinds))]()
                     if self._stops.chance(STOP_CHANCE):
                         await self._stop()
+                    if self._marks.chance(MARK_CHANCE):
+                        await self._mark()
             except (OSError, TimeoutError) as error:
                 self._cluster.trace.record("probe_fails", repr(error))
         self._router.close()
@@ -239,6 +245,39 @@ class Prober:
         # One that was taken away meanwhile is stopped already.
         obeyed = code == ErrorCode.NONE and _replica(machine, partition) is replica
         self._judge("leader epoch of a stop", machine, request, code, accepted=obeyed)
+
+    # Markers of deposed transaction coordinators.
+
+    async def _mark(self) -> None:
+        """WriteTxnMarkers with a coordinator's epoch of before: it would end a transaction that goes on."""
+        machine = self._cluster.brokers[self._marks.below(len(self._cluster.brokers))]
+        client = await self._client(machine)
+        known = [
+            (replica, entry)
+            for replica in replicas_of(machine)
+            if replica.leader is not None and not replica.log.is_offline and not replica.log.producers.is_behind
+            for entry in replica.log.producers.entries.values()
+            if entry.coordinator_epoch > 0
+        ]
+        if not known:
+            return
+        replica, entry = known[self._marks.below(len(known))]
+        producer_id, former = entry.producer_id, self._marks.below(entry.coordinator_epoch)
+        topic, partition = replica.topic_partition
+        kind = messages.WriteTxnMarkersRequest
+        marker = kind.WritableTxnMarker(
+            producer_id=producer_id,
+            producer_epoch=entry.producer_epoch,
+            transaction_result=False,
+            topics=[kind.WritableTxnMarkerTopic(name=topic, partition_indexes=[partition])],
+            coordinator_epoch=former,
+        )
+        request = kind(markers=[marker])
+        leader = replica.leader
+        response = await self._send(client, ApiKey.WRITE_TXN_MARKERS, request)
+        ((found,),) = [each.partitions for written in response.markers for each in written.topics]
+        accepted = found.error_code == ErrorCode.NONE and replica.leader is leader
+        self._judge("coordinator's epoch", machine, request, found.error_code, accepted=accepted)
 
     # Wishes for ISRs that rest on what is over (KIP-497, KIP-903).
 
