@@ -118,6 +118,8 @@ class Harness:
         """By broker: how many requests are still lost."""
         self.storage_errors: dict[int, set[str]] = {}
         """By broker: topics of which it answers that their directory failed."""
+        self.held: dict[tuple[int, int], asyncio.Event] = {}
+        """By broker and API: what its answers wait for."""
         self.changed: list[tuple[int, ConfigResource, Mapping[str, str]]] = []
         self.failures: list[Exception] = []
 
@@ -151,6 +153,12 @@ class Harness:
             self.failing[broker_id] -= 1
             raise ConnectionRefusedError(f"broker {broker_id}")
         self.requests.append((broker_id, key, version, message))
+        answer = self.answer(broker_id, key, message)
+        if (broker_id, key) in self.held:
+            await self.held[broker_id, key].wait()
+        return answer
+
+    def answer(self, broker_id: int, key: int, message: Any) -> Any:
         if key == ApiKey.STOP_REPLICA:
             response = messages.StopReplicaResponse
             errors = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 import pytest
@@ -19,9 +21,11 @@ from tidelog.controller.requests import (
     NewTopic,
 )
 from tidelog.metadata import znodes
-from tidelog.metadata.operations import Create, Delete, SetData
+from tidelog.metadata.operations import Create, Delete, Operation, SetData
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, PartitionEpoch, TopicPartition
+from tidelog.protocol.apis import ApiKey
+from tidelog.store.client import OperationResult
 from tidelog.store.local import LocalStore
 
 pytestmark = pytest.mark.row("R24")
@@ -129,6 +133,50 @@ def test_containers_that_somebody_deletes_are_taken_as_empty(caplog: pytest.LogC
         assert len([each for each in caplog.messages if "/admin/delete_topics" in each]) <= 1
         await stranger.multi([Delete("/admin/delete_topics")])
         await stranger.close()
+        await driver.close()
+
+    run(scenario)
+
+
+def test_what_a_broker_has_said_before_it_registered_anew_is_not_held_against_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Broker 1 says that a directory has failed, and is started again with a sound one, while the controller waits for
+    its store: of the two it takes in the registration first."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, session = await harness.broker(0)
+        former, _ = await harness.broker(1)
+        controller = driver.elections.controller
+        assert controller is not None
+        await eventually(lambda: len(controller.image.brokers) == 2)
+        answered = harness.held[1, ApiKey.LEADER_AND_ISR] = asyncio.Event()
+        written, multi = asyncio.Event(), session.multi
+
+        async def write_late(operations: Sequence[Operation]) -> Sequence[OperationResult]:
+            await written.wait()
+            return await multi(operations)
+
+        def write(operations: Sequence[Operation]) -> Awaitable[Sequence[OperationResult]]:
+            return asyncio.ensure_future(write_late(operations))
+
+        harness.storage_errors[1] = {"t"}
+        creation = driver.elections.serve(CreateTopics([NewTopic("t", assignment=[(0, [0, 1])])]))
+        await eventually(lambda: (1, ApiKey.LEADER_AND_ISR) in [(id, key) for id, key, _, _ in harness.requests])
+        monkeypatch.setattr(session, "multi", write)
+        wish = driver.elections.serve(AllocateProducerIds(BrokerId(0), driver.broker_epoch))
+        await asyncio.sleep(0)
+        answered.set()
+        await eventually(lambda: driver.elections.controller_queue == 1)
+        harness.storage_errors.clear()
+        await former.close()
+        present, _ = await harness.broker(1)
+        written.set()
+        await asyncio.gather(wish, creation)
+        await eventually(lambda: controller.image.brokers[BrokerId(1)].epoch == present.broker_epoch)
+        await eventually(lambda: driver.elections.controller_queue == 0)
+        assert controller.state.is_online(BrokerId(1), TopicPartition("t", 0))
+        await present.close()
         await driver.close()
 
     run(scenario)

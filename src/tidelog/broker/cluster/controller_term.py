@@ -17,6 +17,7 @@ over.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -27,7 +28,7 @@ from tidelog.broker.cluster.broker_channel import Channel, SendRequest
 from tidelog.broker.cluster.commit import Commit
 from tidelog.broker.cluster.controller_reading import StoreReading
 from tidelog.controller.controller import Controller
-from tidelog.controller.events import Elected, Event, Submitted
+from tidelog.controller.events import Elected, Event, ReplicasStopped, Submitted
 from tidelog.controller.requests import AllocateProducerIds, AlterPartition, ControlledShutdown, Request
 from tidelog.controller.result import Fence, Result, Timer, Write
 from tidelog.controller.state import Record
@@ -35,7 +36,7 @@ from tidelog.metadata.image import ConfigResource
 from tidelog.metadata.operations import Check, Operation
 from tidelog.metadata.znodes import CONTROLLER_EPOCH, config_path
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerId, TopicId
+from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerEpoch, BrokerId, TopicId
 from tidelog.ports.clock import Clock
 from tidelog.store.client import StoreClient
 from tidelog.store.errors import BadVersion, NoNode, SessionExpired, StoreClosed, StoreError
@@ -73,6 +74,16 @@ class Pending:
     """Something of it is in the store, or may be, although what was to be written failed."""
 
 
+@dataclass(frozen=True, slots=True)
+class _FromBroker:
+    """What a broker's answer amounts to, in the queue."""
+
+    event: Event
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    """Of the registration under which it was asked."""
+
+
 class Deposed(Exception):
     """The fence failed: another controller was elected."""
 
@@ -103,7 +114,7 @@ class Term:
         self._spawn = spawn
         self._known_topic_ids = known_topic_ids
         self.controller = new_controller()
-        self._events: deque[Event] = deque()
+        self._events: deque[Event | _FromBroker] = deque()
         self._wake = asyncio.Event()
         self._reading = StoreReading(store, lambda: self.controller, self._wake.set)
         self._pending: dict[int, Pending] = {}
@@ -130,8 +141,16 @@ class Term:
 
     def post(self, event: Event) -> None:
         """Queues an event."""
+        self._queue(event)
+
+    def _queue(self, event: Event | _FromBroker) -> None:
         self._events.append(event)
         self._wake.set()
+
+    def _answered(self, broker_id: BrokerId, broker_epoch: BrokerEpoch, event: Event) -> None:
+        """Queues what a broker has answered. What was deleted is gone, whatever becomes of the broker."""
+        lasts = isinstance(event, ReplicasStopped)
+        self._queue(event if lasts else _FromBroker(event, broker_id, broker_epoch))
 
     def config_changed(self, resource: ConfigResource) -> None:
         """Settings were altered: they are read when their turn comes, so that no older ones are taken over."""
@@ -241,7 +260,13 @@ class Term:
         if stat is None or stat.version != self._fence.version:
             raise Deposed
 
-    async def _handle(self, event: Event) -> None:
+    async def _handle(self, event: Event | _FromBroker) -> None:
+        if isinstance(event, _FromBroker):
+            registration = self.controller.image.brokers.get(event.broker_id)
+            if registration is None or registration.epoch != event.broker_epoch:
+                # The broker has been gone since, and may have other logs and directories now.
+                return
+            event = event.event
         if isinstance(event, Submitted) and event.request_id not in self._pending:
             # The request is not awaited any more: it timed out in the queue, and its sender was told so.
             return
@@ -341,7 +366,7 @@ class Term:
                 broker_id,
                 epoch,
                 send=self._send,
-                post=self.post,
+                post=functools.partial(self._answered, broker_id, epoch),
                 spawn=self._spawn,
             )
         return channel
