@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.broker.harness import Broker, topic_id_of
 
+from tidelog.broker.deferred import Deferred
 from tidelog.broker.orders import leadership
 from tidelog.broker.orders.leadership import LOGS_PER_TURN
 from tidelog.controller.announcements import FULL_UPDATE
@@ -49,6 +51,40 @@ def test_a_deposed_controller_is_refused(broker: Broker) -> None:
     assert broker.tell_brokers(epoch=4).error_code == stale
     assert broker.delete("t").error_code == stale
     assert broker.replica("t").leader_epoch == 1
+
+
+def test_an_order_that_was_given_twice_is_not_carried_out_behind_a_later_one(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first order of a new controller waits for the store, and comes again, as its connection has broken. The
+    store's second answer may come before the first one, and a later order in between."""
+    asked: list[Deferred[bool]] = []
+
+    def confirm(controller_id: int, epoch: int) -> Deferred[bool]:
+        asked.append(Deferred())
+        return asked[-1]
+
+    monkeypatch.setattr(broker.controller, "confirm", confirm)
+    update = messages.UpdateMetadataRequest
+
+    def order(name: str, type: int) -> Any:
+        state = update.UpdateMetadataPartitionState(leader=0, isr=[0], replicas=[0], controller_epoch=2)
+        topic = update.UpdateMetadataTopicState(
+            topic_name=name, topic_id=TopicId(topic_id_of(name)), partition_states=[state]
+        )
+        request = update(controller_id=1, controller_epoch=2, broker_epoch=7, type=type, topic_states=[topic])
+        answer = broker.send(ApiKey.UPDATE_METADATA, 8, request)
+        broker.shell.run_turns()
+        return answer
+
+    first, again = order("old", FULL_UPDATE), order("old", FULL_UPDATE)
+    asked[-1].complete(True)
+    assert again.done
+    order("new", 0)
+    for answer in asked[:-1]:
+        answer.complete(True)
+    assert first.done
+    assert set(broker.node.metadata.image.topics) == {"old", "new"}
 
 
 def test_orders_for_an_earlier_life_are_refused(broker: Broker) -> None:

@@ -41,6 +41,7 @@ from tidelog.model.identifiers import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from tidelog.broker.deferred import Deferred
     from tidelog.protocol import messages
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -64,6 +65,9 @@ class MetadataCache:
         """Called after an update with the ids of topics that are no more, or whose names other topics have now."""
         self._deleted_ids: set[TopicId] = set()
         """Of the update that is being taken in."""
+        self.confirming: dict[tuple[BrokerId, ControllerEpoch], Deferred[bool]] = {}
+        """Controllers that this broker does not know, and the store's answer whether they are that, which orders of
+        theirs wait for."""
         self.refused_addresses: dict[str, None] = {}
         """Addresses that gave orders as if they were the controller: each is logged once."""
 

@@ -44,7 +44,9 @@ def require_controller(node: Node, context: RequestContext, request: FromControl
     """Refuses orders of a sender that is not the controller: KafkaError STALE_CONTROLLER_EPOCH, raised or as a failure.
 
     None where the sender is the controller that this broker knows. One that it does not know is looked up in the
-    store, for any client could claim a higher epoch and have the real one refused from then on.
+    store, for any client could claim a higher epoch and have the real one refused from then on. An order that comes
+    again meanwhile, since its connection has broken, waits for the same answer: the first one must not be carried out
+    when a later order has been.
     """
     require_broker(node, context)
     known = node.metadata.image
@@ -53,7 +55,12 @@ def require_controller(node: Node, context: RequestContext, request: FromControl
         if request.controller_id != known.controller_id:
             raise _not_the_controller(node, context, request)
         return None
-    confirmed = node.controller.confirm(BrokerId(request.controller_id), ControllerEpoch(request.controller_epoch))
+    confirming = node.metadata.confirming
+    sender = BrokerId(request.controller_id), ControllerEpoch(request.controller_epoch)
+    confirmed = confirming.get(sender)
+    if confirmed is None:
+        confirmed = confirming[sender] = node.controller.confirm(*sender)
+        confirmed.on_complete(lambda _: confirming.pop(sender))
 
     def judge(is_controller: bool) -> None:
         if not is_controller:
