@@ -299,6 +299,8 @@ def _read_log(log: Log, offset: int, limit: int, size_max: int, *, read_committe
         return error
     except CorruptFile as damage:
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(damage))
+    except OSError as error:
+        return log.folder.fail(error, "reading")
     transactions = AbortedTransactions((each.producer_id, each.first_offset) for each in aborted)
     batches = []
     for position, header in iterate_headers(data):

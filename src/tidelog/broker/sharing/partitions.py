@@ -30,6 +30,8 @@ from tidelog.sharing.runs import Change
 from tidelog.sharing.settings import EARLIEST, ShareSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidelog.broker.replicas.replica import Replica
     from tidelog.broker.sharing.state_requests import StateRequests
     from tidelog.broker.sharing.surroundings import Surroundings
@@ -119,8 +121,11 @@ class LedSharePartition:
 
     # Loading.
 
-    def load(self, settings: ShareSettings) -> None:
-        """Takes the share partition over from its former leader."""
+    def load(self, settings: Callable[[], ShareSettings]) -> None:
+        """Takes the share partition over from its former leader.
+
+        `settings()`: the group's, which may be altered meanwhile.
+        """
         node = self._node
         event = ReadState(0, self.key, self.leader_epoch, node.clock.wall_ms())
 
@@ -131,21 +136,22 @@ class LedSharePartition:
                 self._failed(error)
                 return
             if reply.start_offset != UNINITIALIZED_START:
-                self._begin(reply, reply.start_offset, settings)
+                self._begin(reply, reply.start_offset, settings())
             else:
                 self._resolve_start(reply, settings)
 
         self._requests.ask(event).on_complete(settle)
 
-    def _resolve_start(self, reply: StateReply, settings: ShareSettings) -> None:
+    def _resolve_start(self, reply: StateReply, settings: Callable[[], ShareSettings]) -> None:
         """Begins where the group's setting says."""
-        log, limit = self.replica.log, self.limit(settings)
-        if settings.auto_offset_reset == EARLIEST:
-            self._begin(reply, log.log_start_offset, settings)
-        elif settings.auto_offset_reset != BY_DURATION:
-            self._begin(reply, limit, settings)
+        known = settings()
+        log, limit = self.replica.log, self.limit(known)
+        if known.auto_offset_reset == EARLIEST:
+            self._begin(reply, log.log_start_offset, known)
+        elif known.auto_offset_reset != BY_DURATION:
+            self._begin(reply, limit, known)
         else:
-            since_ms = self._node.clock.wall_ms() - settings.reset_duration_ms
+            since_ms = self._node.clock.wall_ms() - known.reset_duration_ms
 
             def found(outcome: Deferred[tuple[int, Offset, LeaderEpoch] | None]) -> None:
                 try:
@@ -153,7 +159,7 @@ class LedSharePartition:
                 except (KafkaError, OSError) as error:
                     self._failed(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
                     return
-                self._begin(reply, limit if record is None else record[1], settings)
+                self._begin(reply, limit if record is None else record[1], settings())
 
             self._node.shell.in_pool(lambda: log.offset_for_timestamp(since_ms, up_to_offset=limit)).on_complete(found)
 
@@ -317,7 +323,7 @@ class SharePartitions:
         if known is not None:
             known.close()
         found = self._led[key] = LedSharePartition(self._node, self._requests, key, replica)
-        found.load(self.settings(group))
+        found.load(lambda: self.settings(group))
         return found
 
     def forget_quiet(self, group: str, places: Iterable[tuple[TopicId, int]] | None = None) -> None:

@@ -1,0 +1,89 @@
+"""Share partitions of one broker, while they are loaded and read: what may happen meanwhile."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+from tests.unit.broker.harness import Broker, topic_id_of
+
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.sharing.state_requests import StateRequests
+from tidelog.coordinator.share_state.events import StateReply
+from tidelog.metadata.image import ConfigResource, ConfigResourceType
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import TopicId
+from tidelog.ports.disk import FileRange
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+
+TOPIC_ID = TopicId(topic_id_of("t"))
+MAX_WAIT_MS = 500
+
+
+@pytest.fixture
+def stored(monkeypatch: pytest.MonkeyPatch) -> list[Deferred[StateReply]]:
+    """What the share coordinator is asked; it is silent until a test completes it."""
+    asked: list[Deferred[StateReply]] = []
+
+    def ask(requests: StateRequests, event: Any) -> Deferred[StateReply]:
+        asked.append(Deferred())
+        return asked[-1]
+
+    monkeypatch.setattr(StateRequests, "ask", ask)
+    return asked
+
+
+def fetch(broker: Broker, member: str) -> Any:
+    """The first ShareFetch of a member."""
+    request = messages.ShareFetchRequest
+    partition = request.FetchPartition(partition_index=0)
+    wanted = request(
+        group_id="g",
+        member_id=member,
+        share_session_epoch=0,
+        max_wait_ms=MAX_WAIT_MS,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        max_records=100,
+        batch_size=100,
+        topics=[request.FetchTopic(topic_id=TOPIC_ID, partitions=[partition])],
+    )
+    answer = broker.send(ApiKey.SHARE_FETCH, 1, wanted)
+    broker.shell.run_turns()
+    return answer
+
+
+def test_settings_that_are_altered_while_it_is_loaded_hold(broker: Broker, stored: list[Deferred[StateReply]]) -> None:
+    broker.lead("t")
+    led = broker.node.sharing.partitions.find("g", TOPIC_ID, broker.replica("t"))
+    group = ConfigResource(ConfigResourceType.GROUP, "g")
+    broker.node.config_handler.settings_changed(group, {"share.record.lock.duration.ms": "20000"})
+    stored[0].complete(StateReply(start_offset=0))
+    assert led.machine is not None
+    assert led.machine.settings.record_lock_duration_ms == 20_000
+
+
+def test_a_read_that_fails_holds_up_no_other_member(
+    broker: Broker, stored: list[Deferred[StateReply]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that has to be opened again cannot be, for a moment: the member whose fetch reads is told so, and another
+    one's, which waited for that read, goes on."""
+    broker.lead("t")
+    broker.produce("t", [b"a"])
+    broker.shell.pool_waits = True
+    first, second = fetch(broker, "a"), fetch(broker, "b")
+    stored[0].complete(StateReply(start_offset=0))
+
+    def refuse(_: FileRange) -> bytes:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileRange, "read", refuse)
+        broker.shell.run_pool()
+    [refused] = broker.decode_any(ApiKey.SHARE_FETCH, 1, first.result()).responses[0].partitions
+    assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    broker.shell.run_pool()
+    [found] = broker.decode_any(ApiKey.SHARE_FETCH, 1, second.result()).responses[0].partitions
+    assert [(each.first_offset, each.last_offset) for each in found.acquired_records] == [(0, 0)]
