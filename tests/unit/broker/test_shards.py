@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
-from tests.unit.broker.coordinator_harness import Log, Node, Replica, error_of, shards_over
+from tests.unit.broker.coordinator_harness import Leader, Log, Node, Replica, error_of, shards_over
 
 from tidelog.broker.coordinators.internal_topic import InternalTopic
 from tidelog.broker.coordinators.shards import GRACE_MS, LOADS_MAX, RETRY_MS, Shards
@@ -308,6 +308,27 @@ def test_loadings_that_wait_for_followers_hold_up_no_others(node: Node) -> None:
     uncommitted.clear()
     assert all(append.try_complete() for replica in replicas for append in replica.delayed_appends)
     assert [machine.began for machine in machines] == [1] * (LOADS_MAX + 1)
+
+
+def test_a_partition_that_moves_while_it_is_loaded_is_not_taken_for_unreadable(node: Node) -> None:
+    """A listing that leaves it out would say that its groups are gone; it is to be asked for again."""
+    shards, _ = shards_of(node)
+    shards.ask("k", Wake)
+    node.shell.settle()
+    fresh, _ = shards_of(node)
+    replica = node.replicas.replica
+    for epoch in range(3):
+        replica.leader, replica.leader_epoch = Leader(), epoch
+        fresh.leadership_changed(0)
+        if epoch < 2:
+            replica.leader = None
+            fresh.leadership_changed(0)
+    # Two reads come to their end, of leaderships that are over; the third load has begun behind them.
+    while len(node.shell.turns) > 1:
+        node.shell.turns.pop(0)()
+    assert error_of(fresh.ask_all(Ask)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    node.shell.settle()
+    assert fresh.ask_all(Ask).result() == [["n0", "began"]]
 
 
 def test_a_coordinator_that_begins_may_write(node: Node) -> None:

@@ -364,10 +364,14 @@ class Shards(Generic[M]):
 
     def _load_later(self, shard: Shard[M], error: Exception) -> None:
         """After the first failure the next question loads the state; after more of them only time does."""
+        if not shard.is_current:
+            # The leadership has ended, which says nothing of what can be read.
+            self._abandon(shard)
+            return
         partition = shard.replica.topic_partition.partition
         self._load_failures[partition] += 1
         attempts = self._load_failures[partition]
-        if attempts < UNREADABLE_AFTER or not shard.is_current:
+        if attempts < UNREADABLE_AFTER:
             self._abandon(shard)
             return
         pause_ms = min(RETRY_MS << (attempts - 1), LOAD_RETRY_MS_MAX)
