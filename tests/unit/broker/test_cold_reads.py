@@ -124,6 +124,18 @@ def test_an_idle_partition_is_waited_for_beside_one_that_hangs(hanging: Hanging)
     assert hanging.values(idle) == {"h": [], "s": []}
 
 
+def test_a_leadership_that_ends_beside_one_that_hangs_is_told_at_once(hanging: Hanging) -> None:
+    """The fetch does not wait for what the next leader has."""
+    hanging.broker.produce("h", [b"a"])
+    hanging.cold = {"h"}
+    fetch = hanging.fetch(current_leader_epoch=0)
+    hanging.broker.lead("s", leader=1, leader_epoch=1, isr=[1], replicas=[0, 1])
+    hanging.broker.shell.advance(COLD_WAIT_MS)
+    assert is_done(fetch)
+    response = hanging.broker.decode_any(ApiKey.FETCH, 12, fetch.result())
+    assert [topic.partitions[0].error_code for topic in response.responses] == [0, ErrorCode.FENCED_LEADER_EPOCH]
+
+
 def test_what_comes_late_is_given_while_the_fetch_still_waits(hanging: Hanging) -> None:
     """A disk that is only slow; and a fetch that is answered already is not answered again."""
     hanging.broker.produce("h", [b"a"])

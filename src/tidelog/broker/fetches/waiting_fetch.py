@@ -7,7 +7,7 @@ It is completed when records come up to `min_bytes`, when a partition is no more
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.broker.deferred import Deferred
 from tidelog.model.errors import KafkaError
@@ -23,17 +23,26 @@ if TYPE_CHECKING:
     from tidelog.storage.log_reader import ReadResult
 
 
+class Looked(NamedTuple):
+    """A partition that may have more later, and the leadership and its epoch at which it was looked at."""
+
+    wanted: FetchPartition
+    replica: Replica
+    leader: PartitionLeader | None
+    leader_epoch: int
+
+
 class WaitingFetch(ABC):
     """What is common to both ways."""
 
-    __slots__ = ("_bytes_min", "_committed_only", "_entry", "_purgatory", "_resolved", "answer")
+    __slots__ = ("_bytes_min", "_committed_only", "_entry", "_looked", "_purgatory", "answer")
 
     def __init__(self, purgatory: Purgatory, bytes_min: int, committed_only: bool) -> None:
         self._purgatory = purgatory
         self._bytes_min = bytes_min
         self._committed_only = committed_only
-        self._resolved: list[tuple[FetchPartition, Replica, PartitionLeader | None, int]] = []
-        """Partitions that may have more later, and the leadership and its epoch at which they were looked at."""
+        self._looked: list[Looked] = []
+        """What is waited for."""
         self._entry: Entry | None = None
         """In the purgatory."""
         self.answer: Deferred[Any] = Deferred()
@@ -42,10 +51,10 @@ class WaitingFetch(ABC):
     def complete_with_read(self) -> bool:
         """Reads, and completes `answer` with what there is, now or when an I/O thread has read it; true."""
 
-    def wait_for(self, partitions: list[tuple[FetchPartition, Replica]], timeout_ms: int) -> None:
+    def wait_for(self, looked: list[Looked], timeout_ms: int) -> None:
         """Waits until any of these has more."""
-        self._resolved = [(wanted, replica, replica.leader, replica.leader_epoch) for wanted, replica in partitions]
-        keys = dict.fromkeys(replica for _, replica in partitions)
+        self._looked = looked
+        keys = dict.fromkeys(each.replica for each in looked)
         self._entry = self._purgatory.wait(self, keys, timeout_ms)
         if self._entry is not None:
             self.answer.on_abandoned = self._wait_no_longer
@@ -59,7 +68,7 @@ class WaitingFetch(ABC):
 
     def try_complete(self) -> bool:
         size = 0
-        for wanted, replica, leader, leader_epoch in self._resolved:
+        for wanted, replica, leader, leader_epoch in self._looked:
             if (
                 replica.leader is not leader
                 or replica.leader_epoch != leader_epoch

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.fetches import replica_selector
 from tidelog.broker.fetches.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchContext, FetchPartition
-from tidelog.broker.fetches.waiting_fetch import WaitingFetch
+from tidelog.broker.fetches.waiting_fetch import Looked, WaitingFetch
 from tidelog.broker.handlers._fetch_look import discard
 from tidelog.broker.handlers._fetch_wire import TOPIC_IDS_SINCE, AskedFetch, Found
 from tidelog.broker.peer import CloseConnection
@@ -190,7 +190,8 @@ class _OrdinaryFetch(WaitingFetch):
             self._is_cold = is_cold
             return self._leave(is_last_look=False)
         discard(found)
-        self.wait_for([(each.wanted, each.replica) for each in found], self._max_wait_ms)
+        looked = [Looked(each.wanted, each.replica, each.replica.leader, each.replica.leader_epoch) for each in found]
+        self.wait_for(looked, self._max_wait_ms)
         return self.answer.result() if self.answer.done else self.answer
 
     def complete_with_read(self) -> bool:

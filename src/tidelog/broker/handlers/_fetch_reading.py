@@ -16,6 +16,7 @@ from tidelog.broker.fetches.waiting_fetch import limit_of, release
 from tidelog.broker.replicas.replica import Replica, check_leader_epoch
 from tidelog.broker.replicas.replica_manager import diverging_epoch
 from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import NO_LEADER_EPOCH
 from tidelog.ports.disk import FileRange
 from tidelog.protocol import messages
 from tidelog.security.access import Operation, ResourceType
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.fetches.fetch_sessions import FetchPartition
     from tidelog.broker.node import Node
+    from tidelog.replication.leader import PartitionLeader
     from tidelog.storage.log import Log, ReadResult
 
 logger: Final = logging.getLogger(__name__)
@@ -39,13 +41,17 @@ Data = messages.FetchResponse.PartitionData
 class Reading:
     """What was read for one partition."""
 
-    __slots__ = ("ahead", "data", "limit", "log", "replica", "size", "truncations", "wanted")
+    __slots__ = ("ahead", "data", "leader", "leader_epoch", "limit", "log", "replica", "size", "truncations", "wanted")
 
     def __init__(self, wanted: FetchPartition, data: messages.FetchResponse.PartitionData) -> None:
         self.wanted = wanted
         self.data = data
         self.replica: Replica | None = None
         """Where more may come; None after an error."""
+        self.leader: PartitionLeader | None = None
+        """This broker's leadership, if it was one, when the replica was looked at."""
+        self.leader_epoch = NO_LEADER_EPOCH
+        """That of the replica then."""
         self.log: Log | None = None
         """What was read; None after an error."""
         self.limit = 0
@@ -88,7 +94,7 @@ class PartitionReader:
         batch comes whole, however large it is."""
         try:
             replica = self._replica(wanted)
-            log = replica.log
+            log, leader, leader_epoch = replica.log, replica.leader, replica.leader_epoch
             truncations = log.truncations
             diverging = self._diverging(replica, wanted)
             limit = limit_of(replica, self._committed_only)
@@ -113,7 +119,7 @@ class PartitionReader:
             records=b"",
         )
         reading = Reading(wanted, data)
-        reading.replica = replica
+        reading.replica, reading.leader, reading.leader_epoch = replica, leader, leader_epoch
         reading.log, reading.limit, reading.truncations = log, limit, truncations
         if diverging is not None:
             data.diverging_epoch.epoch, data.diverging_epoch.end_offset = diverging

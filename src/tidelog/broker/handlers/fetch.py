@@ -21,7 +21,7 @@ from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.fetches.fetch_partitions import ANSWER_OVERHEAD, PARTITION_OVERHEAD
 from tidelog.broker.fetches.fetch_sessions import FetchContext, FetchPartition
-from tidelog.broker.fetches.waiting_fetch import WaitingFetch, limit_of
+from tidelog.broker.fetches.waiting_fetch import Looked, WaitingFetch, limit_of
 from tidelog.broker.handlers import Versions, _fetch_ordinary
 from tidelog.broker.handlers._between_brokers import require_broker
 from tidelog.broker.handlers._fetch_reading import UNKNOWN, Data, PartitionReader, Reading, discard
@@ -169,7 +169,12 @@ class _Fetch(WaitingFetch):
         """Waits for more than these, which are given up."""
         discard(readings)
         self.wait_for(
-            [(reading.wanted, reading.replica) for reading in readings if reading.replica is not None], timeout_ms
+            [
+                Looked(reading.wanted, reading.replica, reading.leader, reading.leader_epoch)
+                for reading in readings
+                if reading.replica is not None
+            ],
+            timeout_ms,
         )
 
     # Reading.
