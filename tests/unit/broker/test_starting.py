@@ -51,6 +51,21 @@ def test_what_waits_again_is_passed_on(broker: Broker, ready: Dispatcher) -> Non
     assert broker.decode_any(ApiKey.DESCRIBE_CLUSTER, 0, answer.result()).cluster_id == "c"
 
 
+def test_what_a_client_asked_that_is_gone_is_not_begun(
+    broker: Broker, ready: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have asked the same again by another connection, for which there is room."""
+    asked: list[Any] = []
+    handler = broker.node.handlers[ApiKey.DESCRIBE_CLUSTER]
+    monkeypatch.setattr(handler, "handle", lambda *arguments: asked.append(arguments))
+    request = messages.DescribeClusterRequest()
+    monkeypatch.setattr(starting, "KEPT_BYTES_MAX", len(broker.frame(ApiKey.DESCRIBE_CLUSTER, 0, request)))
+    broker.send(ApiKey.DESCRIBE_CLUSTER, 0, request).abandon()
+    broker.send(ApiKey.DESCRIBE_CLUSTER, 0, request)
+    broker.dispatcher.open(ready)
+    assert len(asked) == 1
+
+
 def test_what_is_malformed_ends_its_connection_later(broker: Broker, ready: Dispatcher) -> None:
     """The others that waited are answered all the same."""
     frame = broker.frame(ApiKey.METADATA, 12, messages.MetadataRequest(topics=[]))

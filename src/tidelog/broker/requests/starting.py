@@ -7,6 +7,7 @@ then no client could be told the truth, so what clients ask is kept, and answere
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.deferred import Deferred
@@ -33,7 +34,8 @@ class StartingDispatcher(Dispatcher):
 
     def __init__(self, node: Node, handlers: dict[int, Handler], forwarding: Forwarding | None = None) -> None:
         super().__init__(node, handlers, forwarding)
-        self._kept: list[tuple[Peer, bytes, int, Deferred[Answer]]] = []
+        self._kept: dict[Deferred[Answer], tuple[Peer, bytes, int]] = {}
+        """[answer] -> the request and when it came, in the order in which they came."""
         self._kept_bytes = 0
 
     def ordinary(self, received_ms: int) -> None:
@@ -46,17 +48,24 @@ class StartingDispatcher(Dispatcher):
         (key,) = _KEY.unpack_from(view, position)
         if key in SERVED_FIRST:
             return super().request(peer, view, position, end, received_ms)
-        self._kept_bytes += end - position
-        if self._kept_bytes > KEPT_BYTES_MAX:
+        if self._kept_bytes + end - position > KEPT_BYTES_MAX:
             raise CloseConnection("the broker is starting and its startup request queue is full")
+        self._kept_bytes += end - position
         answer: Deferred[Answer] = Deferred()
-        self._kept.append((peer, bytes(view[position:end]), received_ms, answer))
+        self._kept[answer] = peer, bytes(view[position:end]), received_ms
+        answer.on_abandoned = partial(self._give_up, answer)
         return answer
+
+    def _give_up(self, answer: Deferred[Answer]) -> None:
+        """The client is gone, and may ask the same by another connection."""
+        _, frame, _ = self._kept.pop(answer)
+        self._kept_bytes -= len(frame)
 
     def open(self, dispatcher: Dispatcher) -> None:
         """Hands what was kept to `dispatcher`, in the order in which it came."""
-        kept, self._kept = self._kept, []
-        for peer, frame, received_ms, answer in kept:
+        kept, self._kept = self._kept, {}
+        for answer, (peer, frame, received_ms) in kept.items():
+            answer.on_abandoned = None
             try:
                 given = dispatcher.request(peer, memoryview(frame), 0, len(frame), received_ms)
             except CloseConnection as reason:
