@@ -235,6 +235,8 @@ class _SparseIndex(ABC):
 
     def _entry(self, slot: int, *, blocking: bool) -> tuple[int, int]:
         tail = self.tail()
+        if slot >= tail.count:
+            raise CorruptIndex(f"{self.path} was cut before entry {slot}")
         if slot >= tail.first:
             return tail.keys[slot - tail.first], tail.values[slot - tail.first]
         keys, values = self._read(slot, 1, blocking=blocking)

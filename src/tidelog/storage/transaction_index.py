@@ -228,7 +228,8 @@ class TransactionIndex:
         low, high = 0, count  # Entries before `low` ended below `offset`, those from `high` on did not.
         while high - low > _PAGE_ENTRIES:
             middle = (low + high) // 2
-            if _read(file, middle, 1, blocking=blocking)[0].last_offset < offset:
+            found = _read(file, middle, 1, blocking=blocking)  # None where a truncation beside this thread cut it away.
+            if found and found[0].last_offset < offset:
                 low = middle + 1
             else:
                 high = middle

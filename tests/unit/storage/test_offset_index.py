@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.unit.storage.support import NOW_MS, TP, FaultyDisk, batch, fill, open_log, open_manager, read_all
 
+from tidelog.ports.disk import File
 from tidelog.ports.real import SystemDisk
+from tidelog.storage import offset_index as offset_index_module
 from tidelog.storage.errors import CorruptIndex, WouldBlock
 from tidelog.storage.file_names import INDEX, TIME_INDEX
 from tidelog.storage.file_pool import FilePool
@@ -91,6 +94,33 @@ def test_a_cold_index_says_so(tmp_path: Path) -> None:
     with pytest.raises(WouldBlock):
         index.lookup(5, blocking=False)
     assert index.lookup(5).position == 100
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+@pytest.mark.parametrize("cut", [602, 680, 720])
+def test_an_index_cut_beside_a_lookup_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, cut: int
+) -> None:
+    """The loop truncates it just after the lookup's read of that number, counted from 1, in another thread: there is an
+    answer, or the error that has the segment begin the lookup again."""
+    index = offset_index(tmp_path / "0.index", 50)
+    index.trim()
+    index.forget_tail()
+    left = number
+    read_range = offset_index_module._read_range
+
+    def read(file: File, size: int, offset: int, *, blocking: bool) -> bytes:
+        nonlocal left
+        data = read_range(file, size, offset, blocking=blocking)
+        left -= 1
+        if left == 0:
+            index.truncate_to(cut)
+        return data
+
+    monkeypatch.setattr(offset_index_module, "_read_range", read)
+    for lookup in (lambda: index.lookup(740), lambda: index.lookup_position(4000)):
+        with suppress(CorruptIndex):
+            lookup()
 
 
 def test_an_entry_for_every_interval_of_bytes(tmp_path: Path) -> None:

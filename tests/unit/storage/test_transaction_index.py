@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from tests.unit.storage.support import NOW_MS, batch, marker, open_log
@@ -16,7 +17,7 @@ from tidelog.storage.file_pool import FilePool
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.producer_state import AppendOrigin
 from tidelog.storage.segment import Segment
-from tidelog.storage.transaction_index import AbortedTransaction, TransactionIndex
+from tidelog.storage.transaction_index import ENTRY_SIZE, AbortedTransaction, TransactionIndex
 
 ABORTED = AbortedTransaction(producer_id=7, first_offset=2, last_offset=4, last_stable_offset=5)
 
@@ -82,6 +83,35 @@ def test_those_of_a_range_are_found_by_bisection(tmp_path: Path, count: int) -> 
         assert found == wanted
         ended = [entry for entry in entries if entry.last_offset >= start]
         assert complete == any(entry.last_stable_offset >= end for entry in ended)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 600, 900])
+def test_those_that_are_cut_away_beside_a_reader_are_not_found(tmp_path: Path, kept: int) -> None:
+    """The loop truncates the log between a reader's look at the file's size and its first read, in another thread."""
+    path = tmp_path / "00.txnindex"
+    index = TransactionIndex(SystemDisk(), str(path))
+    entries = [AbortedTransaction(number, 10 * number, 10 * number + 5, 10 * number + 6) for number in range(1000)]
+    index.rewrite(entries)
+    file = SystemDisk().open(str(path))
+    found = index._ended_from(cast(File, _CutOnceLookedAt(file, kept)), 5000, blocking=True)
+    assert list(found) == entries[500:kept]
+    file.close()
+
+
+class _CutOnceLookedAt:
+    """A file of 1000 entries that is cut to so many when its size has been asked for."""
+
+    def __init__(self, file: File, kept: int) -> None:
+        self._file = file
+        self._kept = kept
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def size(self) -> int:
+        size = self._file.size()
+        self._file.truncate(self._kept * ENTRY_SIZE)
+        return size
 
 
 def test_damage_is_named(tmp_path: Path) -> None:
