@@ -65,6 +65,7 @@ class SegmentLookups(SegmentFiles):
         "_preallocated",
         "_rebuilding",
         "_timestamp_known",
+        "_timestamps_forgotten",
         "bytes_since_index_entry",
         "check_under_way",
         "created_ms",
@@ -93,6 +94,8 @@ class SegmentLookups(SegmentFiles):
         self.max_timestamp_offset = base_offset
         """Last offset of the first batch that has `max_timestamp`."""
         self._timestamp_known = size == 0
+        self._timestamps_forgotten = 0
+        """Counts how often `max_timestamp` became unknown."""
         self._preallocated = False
         self._is_unfinished = False
         """Whether batches came since the indexes were last finished."""
@@ -278,10 +281,12 @@ class SegmentLookups(SegmentFiles):
         return TimeEntry(self.max_timestamp, self.max_timestamp_offset)
 
     def _load_max_timestamp(self, *, blocking: bool) -> None:
-        if not self._timestamp_known:
+        while not self._timestamp_known:
             self._repaired(lambda: self._read_max_timestamp(blocking=blocking), blocking=blocking)
 
     def _read_max_timestamp(self, *, blocking: bool) -> None:
+        """Not taken over where the owner was faster, which then appends, or truncates meanwhile."""
+        forgotten = self._timestamps_forgotten
         newest = self.time_index.last(blocking=blocking)
         timestamp, offset = newest
         # Batches behind the last time entry were not yet late enough for an entry, or came after it.
@@ -292,8 +297,10 @@ class SegmentLookups(SegmentFiles):
                 header = self._sound_header(found, blocking=blocking)
             if header is not None and header.max_timestamp > timestamp and header.records_count:
                 timestamp, offset = header.max_timestamp, header.last_offset
-        self.max_timestamp, self.max_timestamp_offset = timestamp, offset
-        self._timestamp_known = True
+        with self._pool.lock:
+            if not self._timestamp_known and self._timestamps_forgotten == forgotten:
+                self.max_timestamp, self.max_timestamp_offset = timestamp, offset
+                self._timestamp_known = True
 
     def _headers_as_late_as(self, entry: TimeEntry, offset: int, *, blocking: bool) -> Iterator[FoundBatch]:
         """The batches from the one that holds `offset` on, or a little before; `offset` is not below that of `entry`.
@@ -455,8 +462,10 @@ class SegmentLookups(SegmentFiles):
         return changed
 
     def _forget_timestamp(self) -> None:
-        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
-        self._timestamp_known = self.size == 0
+        with self._pool.lock:
+            self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+            self._timestamp_known = self.size == 0
+            self._timestamps_forgotten += 1
 
 
 def _read(file: File, size: int, position: int, *, blocking: bool) -> bytes:

@@ -23,6 +23,8 @@ from tests.unit.storage.support import (
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
+from tidelog.ports.disk import File
+from tidelog.storage import segment_lookups
 from tidelog.storage.errors import WouldBlock
 from tidelog.storage.file_pool import UnheldFile
 from tidelog.storage.log import Log
@@ -213,6 +215,40 @@ def test_a_timestamp_is_found_among_many_segments(tmp_path: Path) -> None:
     log.update_high_watermark(len(times))
     log.advance_start(20)
     check()
+
+
+@pytest.mark.parametrize("number", range(1, 5))
+@pytest.mark.parametrize("beside", ["append", "truncation"])
+def test_the_greatest_timestamp_is_not_that_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: str, number: int
+) -> None:
+    """After a truncation it is looked for anew. While an I/O thread does so, just after its read of that number, the
+    loop appends or truncates: what the thread goes on to find is the greatest no longer."""
+    _, log = open_log(tmp_path, config=LogConfig(index_interval_bytes=3 * SIZE))
+    fill(log, 20)
+    log.truncate_to(15)
+    left = number
+    read_of_segment = segment_lookups._read
+
+    def read(file: File, size: int, position: int, *, blocking: bool) -> bytes:
+        nonlocal left
+        data = read_of_segment(file, size, position, blocking=blocking)
+        left -= 1
+        if left == 0:
+            if beside == "append":
+                fill(log, 3)
+            else:
+                log.truncate_to(10)
+        return data
+
+    monkeypatch.setattr(segment_lookups, "_read", read)
+    with suppress(KafkaError):
+        log.offset_for_timestamp(NOW_MS, up_to_offset=20)
+    assert left <= 0
+    last = log.log_end_offset - 1
+    assert last == {"append": 17, "truncation": 9}[beside]
+    assert log.offset_for_timestamp(-3, up_to_offset=20) == (NOW_MS + last, last, 0)
+    assert log.offset_for_timestamp(NOW_MS + last, up_to_offset=20) == (NOW_MS + last, last, 0)
 
 
 def test_the_special_timestamps(tmp_path: Path) -> None:
