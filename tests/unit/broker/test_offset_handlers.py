@@ -9,7 +9,7 @@ from tidelog.broker.deferred import Deferred
 from tidelog.model.errors import ErrorCode
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
-from tidelog.storage.errors import WouldBlock
+from tidelog.storage.errors import CorruptIndex, DirectoryOffline, WouldBlock
 
 
 def list_request(timestamp: int, topic: str = "t", **fields: Any) -> messages.ListOffsetsRequest:
@@ -121,6 +121,29 @@ def test_a_cold_lookup_waits_for_the_pool(filled: Broker, monkeypatch: pytest.Mo
     filled.shell.run_pool()
     done = filled.decode_any(ApiKey.LIST_OFFSETS, 7, answer.result())
     assert done.topics[0].partitions[0].offset == 2
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (DirectoryOffline("/a", "it hangs"), ErrorCode.KAFKA_STORAGE_ERROR),
+        (CorruptIndex("An index written anew contradicts its log again."), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_a_cold_lookup_that_fails_is_answered(
+    filled: Broker, monkeypatch: pytest.MonkeyPatch, failure: Exception, code: ErrorCode
+) -> None:
+    """Whatever the I/O thread met: a request that is never answered would hold up its connection for ever."""
+
+    def cold(self: object, *arguments: object, blocking: bool = True, **named: object) -> object:
+        raise failure if blocking else WouldBlock
+
+    monkeypatch.setattr(type(filled.replica("t").log), "offset_for_timestamp", cold)
+    filled.shell.pool_waits = True
+    answer = filled.send(ApiKey.LIST_OFFSETS, 7, list_request(WALL_START_MS))
+    filled.shell.run_pool()
+    done = filled.decode_any(ApiKey.LIST_OFFSETS, 7, answer.result())
+    assert done.topics[0].partitions[0].error_code == code
 
 
 @pytest.mark.row("R28")

@@ -17,6 +17,7 @@ from tidelog.model.identifiers import TopicId
 from tidelog.ports.disk import FileRange
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
+from tidelog.storage.errors import CorruptIndex
 
 TOPIC_ID = TopicId(topic_id_of("t"))
 MAX_WAIT_MS = 500
@@ -63,6 +64,28 @@ def test_settings_that_are_altered_while_it_is_loaded_hold(broker: Broker, store
     stored[0].complete(StateReply(start_offset=0))
     assert led.machine is not None
     assert led.machine.settings.record_lock_duration_ms == 20_000
+
+
+def test_a_start_that_is_not_found_is_told(
+    broker: Broker, stored: list[Deferred[StateReply]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the I/O thread that looked for it met: members are told; their next fetch has it looked for again."""
+    broker.lead("t")
+    group = ConfigResource(ConfigResourceType.GROUP, "g")
+    broker.node.config_handler.settings_changed(group, {"share.auto.offset.reset": "by_duration:PT1H"})
+
+    def look_up(*_: object, **__: object) -> None:
+        raise CorruptIndex("An index written anew contradicts its log again.")
+
+    monkeypatch.setattr(type(broker.replica("t").log), "offset_for_timestamp", look_up)
+    broker.shell.pool_waits = True
+    answer = fetch(broker, "a")
+    stored[0].complete(StateReply(start_offset=-1))
+    broker.shell.run_pool()
+    [refused] = broker.decode_any(ApiKey.SHARE_FETCH, 1, answer.result()).responses[0].partitions
+    assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    fetch(broker, "a")
+    assert len(stored) == 2
 
 
 def test_a_read_that_fails_holds_up_no_other_member(

@@ -139,17 +139,13 @@ def _look_up(
     else:
         _found(context, timestamp, found, result, is_uncertain)
         return None
-    outcome: Deferred[None] = Deferred()
 
-    def settle(settled: Deferred[tuple[int, int, int] | None]) -> None:
-        try:
-            _found(context, timestamp, found, settled.result(), is_uncertain)
-        except KafkaError as error:
-            found.error_code = error.code
-        outcome.complete(None)
+    def refuse(error: KafkaError) -> None:
+        found.error_code = error.code
 
-    lookup.on_complete(settle)
-    return outcome
+    return lookup.then(lambda result: _found(context, timestamp, found, result, is_uncertain)).recover(
+        KafkaError, refuse
+    )
 
 
 def _found(

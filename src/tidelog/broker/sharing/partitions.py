@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.shell import InDirectories
 from tidelog.config import group_config
 from tidelog.config.group_config import GroupLimits
 from tidelog.config.share_offset_reset import BY_DURATION, parse_reset
@@ -28,6 +29,7 @@ from tidelog.sharing.partition import SharePartition
 from tidelog.sharing.records import StateBatch
 from tidelog.sharing.runs import Change
 from tidelog.sharing.settings import EARLIEST, ShareSettings
+from tidelog.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,12 +158,13 @@ class LedSharePartition:
             def found(outcome: Deferred[tuple[int, Offset, LeaderEpoch] | None]) -> None:
                 try:
                     record = outcome.result()
-                except (KafkaError, OSError) as error:
+                except (KafkaError, StorageError) as error:
                     self._failed(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
                     return
                 self._begin(reply, limit if record is None else record[1], settings())
 
-            self._node.shell.in_pool(lambda: log.offset_for_timestamp(since_ms, up_to_offset=limit)).on_complete(found)
+            look_up = InDirectories((log.owner.path,), lambda: log.offset_for_timestamp(since_ms, up_to_offset=limit))
+            self._node.shell.in_pool(look_up).on_complete(found)
 
     def _begin(self, reply: StateReply, start_offset: int, settings: ShareSettings) -> None:
         self.state_epoch = reply.state_epoch
