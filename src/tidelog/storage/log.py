@@ -62,7 +62,7 @@ logger = logging.getLogger(__name__)
 class Log(DurableLog):
     """One partition's log. Create and load it through `LogManager`."""
 
-    __slots__ = ("_announced_start", "_jitter_ms", "append_rules", "damage")
+    __slots__ = ("_jitter_ms", "append_rules", "damage")
 
     def __init__(
         self,
@@ -75,7 +75,6 @@ class Log(DurableLog):
         epochs: EpochCache | None = None,
     ) -> None:
         super().__init__(folder, topic_id, config, segments=segments, log_start_offset=log_start_offset, epochs=epochs)
-        self._announced_start = Offset(log_start_offset)
         self.damage: ReplicaDamage | None = None
         """What recovery found lost, as long as the replica is not whole again."""
         self._jitter_ms = self._draw_jitter()

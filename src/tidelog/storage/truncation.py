@@ -54,7 +54,7 @@ REBUILT_AT_ONCE_MAX: Final = 4 << 20
 class TruncatableLog(ReadableLog):
     """A log that can be cut at its end; `Log` is also appended to."""
 
-    __slots__ = ("_is_changed", "cleaned_offset", "durability")
+    __slots__ = ("_announced_start", "_is_changed", "cleaned_offset", "durability")
 
     def __init__(
         self,
@@ -68,6 +68,8 @@ class TruncatableLog(ReadableLog):
     ) -> None:
         super().__init__(folder, topic_id, config, segments=segments, log_start_offset=log_start_offset, epochs=epochs)
         self.durability = Durability(folder, self.epochs, log_start_offset)
+        self._announced_start = Offset(log_start_offset)
+        """Where the log is to begin soon; never among records that came after those for which that was announced."""
         self.cleaned_offset: Offset | None = None
         """Compaction has been through everything below; None: never."""
         self._is_changed = False
@@ -259,6 +261,7 @@ class TruncatableLog(ReadableLog):
     def _ends_at(self, offset: int) -> None:
         self.log_end_offset = Offset(offset)
         self.high_watermark = Offset(max(min(self.high_watermark, offset), self.log_start_offset))
+        self._announced_start = Offset(min(self._announced_start, offset))
         self.epochs.truncate_from_end(Offset(offset))
         self.forget_positions()
         self.durability.truncated_to(offset)

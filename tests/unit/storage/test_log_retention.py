@@ -141,6 +141,29 @@ def test_an_announced_start_is_written_down_before_anybody_sees_it(tmp_path: Pat
     assert again.log_start_offset == 5
 
 
+@pytest.mark.parametrize("before", ["announced", "advanced", "reopened"])
+def test_a_start_among_records_that_are_cut_is_forgotten(tmp_path: Path, before: str) -> None:
+    """After an unclean election the log goes on with other records, which nobody has asked to delete: a restart must
+    not."""
+    manager, log = open_log(tmp_path, config=LogConfig(segment_bytes=TWO_EACH))
+    fill(log, 8)
+    replicated(log)
+    log.announce_start(6)
+    if before != "announced":
+        log.advance_start(6)
+    if before == "reopened":
+        manager.close()
+        manager, log = open_log(tmp_path, config=LogConfig(segment_bytes=TWO_EACH))
+    log.truncate_to(3)
+    fill(log, 5)
+    replicated(log)
+    assert log.kept_start == 3
+    manager.close()
+    again = open_manager(tmp_path).get(TP)
+    assert again is not None
+    assert again.log_start_offset == 3
+
+
 def test_files_wait_under_another_name(tmp_path: Path) -> None:
     """`.deleted` for file.delete.delay.ms, snapshots too; a restart removes them at once."""
     clock = StandingClock()
