@@ -8,6 +8,13 @@ from sim.mutants.mutant import Mutant
 
 COORDINATION_MUTANTS: Final = (
     Mutant(
+        "member-epoch-unchecked",
+        "coordinator.groups.consumer.heartbeat",
+        "    if epoch == member.epoch:",
+        "    if epoch <= member.epoch:",
+        "a member of a consumer group (KIP-848) goes on with whatever epoch it had once",
+    ),
+    Mutant(
         "sync-in-any-generation",
         "coordinator.groups.classic.sync",
         "    if event.generation != group.generation:\n        return ErrorCode.ILLEGAL_GENERATION\n    if _differ",

@@ -31,6 +31,8 @@ class ConsumerMember(Member):
         self._topic_ids = topic_ids
         self._lives = 0
         self._heard_at = 0.0
+        self._former_epoch = 0
+        """The one that it had before its present one."""
         self._target: list[TopicPartition] | None = None
         self._says_all = True
         self._steady_at: float | None = None
@@ -85,6 +87,8 @@ class ConsumerMember(Member):
         if is_coordinator:
             self._heard_at = self._steady_at = sent_at
         before, self._epoch = self._epoch, response.member_epoch
+        if before != self._epoch:
+            self._former_epoch = before
         self._assigned_epoch = self._epoch
         if response.assignment is not None:
             names = {id: name for name, id in self._topic_ids.items()}
@@ -123,6 +127,23 @@ class ConsumerMember(Member):
             code = await self._commit_belatedly(partition, epoch)
             told = f"{self._history.group}: {self.name} commits {partition} with epoch {epoch}, of before it had that"
             require(15, code is not ErrorCode.NONE, told)
+            if self._former_epoch > 1:
+                await self._beat_belatedly(self._former_epoch - 1)
+
+    async def _beat_belatedly(self, epoch: int) -> None:
+        """A heartbeat with an epoch of before its last two, as if held up on the way: it is that of no member."""
+        request = messages.ConsumerGroupHeartbeatRequest(
+            group_id=self._history.group,
+            member_id=self._member_id,
+            member_epoch=epoch,
+            topic_partitions=self._by_id(self._held),
+        )
+        response = await self._coordinator.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, request)
+        code = ErrorCode(response.error_code)
+        self._trace.record("beats_belatedly", self.name, epoch, code.name)
+        is_coordinator = self._history.is_coordinator(self._coordinator.broker)
+        told = f"{self._history.group}: {self.name} is heard with epoch {epoch}, and has {self._epoch}"
+        require(15, code is not ErrorCode.NONE or not is_coordinator, told)
 
     def _valid_until(self, member_id: str) -> Callable[[], float]:
         """Up to when no other member may be given what this one has."""
