@@ -149,6 +149,27 @@ class TestDeleteRecords:
         led(leader, leader=1, leader_epoch=1)
         assert self.result(leader, answer) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
+    def test_a_leadership_that_begins_again_meanwhile_is_another(self, leader: Broker) -> None:
+        """While the new first offset is written down, an unclean election takes records away: what is left is not to be
+        deleted, and another request that waits for the disk is answered all the same."""
+        followers = Follower(leader), Follower(leader, 2)
+        for follower in followers:
+            follower.fetch({("t", 0): 3})
+        leader.shell.pool_waits = True
+        answer = self.delete(leader, 3)
+        led(leader, leader=1, leader_epoch=1)
+        log = leader.replica("t").log
+        log.truncate_to(1)
+        led(leader, leader_epoch=2)
+        other = self.delete(leader, 0)
+        leader.shell.pool_waits = False
+        leader.shell.run_pool()
+        for follower in followers:
+            follower.fetch({("t", 0): 1}, leader_epoch=2)
+        assert self.result(leader, answer) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        assert self.result(leader, other) == (0, 0)
+        assert (log.log_start_offset, log.log_end_offset) == (0, 1)
+
     def test_deleting_nothing_is_done_at_once(self, leader: Broker) -> None:
         """All of them begin at 0 already."""
         for follower in (Follower(leader), Follower(leader, 2)):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.replica import Replica
     from tidelog.broker.replicas.replica_manager import ReplicaManager
     from tidelog.config.broker_config import BrokerConfig
+    from tidelog.replication.leader import PartitionLeader
 
 PRUNE_RECORDS_MIN: Final = 10_000
 """Records of a partition of the topic that are not worth being pruned."""
@@ -64,11 +65,14 @@ class ShareStates(CoordinatorService[ShareCoordinator]):
         self._shell.after(self._config.share_coordinator_state_topic_prune_interval_ms, self._prune_all)
         for partition in self.shards.led_partitions():
             replica = self._replicas.get(TopicPartition(SHARE_GROUP_STATE_TOPIC, partition))
-            if replica is not None and replica.high_watermark - replica.log.log_start_offset >= PRUNE_RECORDS_MIN:
-                self._prune(partition, replica, replica.log.log_end_offset, None)
+            if replica is None or replica.leader is None:
+                continue
+            if replica.high_watermark - replica.log.log_start_offset >= PRUNE_RECORDS_MIN:
+                self._prune(partition, replica, replica.leader, replica.log.log_end_offset, None)
 
-    def _prune(self, partition: int, replica: Replica, end_offset: int, rest: object) -> None:
-        """Has states written anew, a part at a time, then deletes what is below `end_offset`."""
+    def _prune(self, partition: int, replica: Replica, leader: PartitionLeader, end_offset: int, rest: object) -> None:
+        """Has states written anew, a part at a time, then deletes what is below `end_offset`: all in one leadership, or
+        other records may be there, and what was written anew be gone."""
         wall_ms = self._clock.wall_ms()
 
         def look(outcome: Deferred[Remaining]) -> None:
@@ -77,17 +81,19 @@ class ShareStates(CoordinatorService[ShareCoordinator]):
             except KafkaError:
                 # The coordinator has moved: the next one prunes.
                 return
+            if replica.leader is not leader:
+                return
             if remaining.rest:
-                self._shell.soon(self._prune, partition, replica, end_offset, remaining.rest)
-            elif replica.leader is not None and not replica.log.is_offline and end_offset <= replica.high_watermark:
+                self._shell.soon(self._prune, partition, replica, leader, end_offset, remaining.rest)
+            elif not replica.log.is_offline and end_offset <= replica.high_watermark:
                 replica.log.announce_start(end_offset)
-                self._disk_scheduler.starts_durable().on_complete(lambda _: self._drop(replica, end_offset))
+                self._disk_scheduler.starts_durable().on_complete(lambda _: self._drop(replica, leader, end_offset))
 
         asked = self.shards.ask_partition(partition, lambda request_id: SnapshotAll(request_id, wall_ms, rest))
         asked.on_complete(look)
 
-    def _drop(self, replica: Replica, offset: int) -> None:
-        if replica.leader is not None and not replica.log.is_offline and replica.log.advance_start(offset):
+    def _drop(self, replica: Replica, leader: PartitionLeader, offset: int) -> None:
+        if replica.leader is leader and not replica.log.is_offline and replica.log.advance_start(offset):
             self._replicas.start_advanced(replica)
 
 

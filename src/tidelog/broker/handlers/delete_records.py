@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
     from tidelog.broker.replicas.replica import Replica
+    from tidelog.replication.leader import PartitionLeader
 
 KEY: Final = ApiKey.DELETE_RECORDS
 VERSIONS: Final = Versions(0, 2)
@@ -52,7 +53,7 @@ def handle(
             except KafkaError as error:
                 found.error_code = error.code
                 continue
-            pending.append(_Pending(replica, wanted, found))
+            pending.append(_Pending(replica, replica.leader, wanted, found))
     if not pending:
         return answer
     waiting = _Waiting(node, pending, answer)
@@ -72,6 +73,8 @@ class _Pending(NamedTuple):
     """A partition whose replicas are to follow."""
 
     replica: Replica
+    leader: PartitionLeader | None
+    """The leadership in which the records are to be deleted: in another one the offsets may be of other records."""
     wanted: int
     """The offset at which all of them are to begin, at least."""
     found: messages.DeleteRecordsResponse.DeleteRecordsPartitionResult
@@ -90,7 +93,7 @@ class _Waiting:
         """The new first offsets are durable: they hold from now on, where this broker still leads."""
         for one in self._pending:
             log = one.replica.log
-            if one.replica.leader is not None and not log.is_offline and log.advance_start(one.wanted):
+            if one.replica.leader is one.leader and not log.is_offline and log.advance_start(one.wanted):
                 self._node.replicas.start_advanced(one.replica)
 
     def try_complete(self) -> bool:
@@ -106,7 +109,7 @@ class _Waiting:
         self.done.complete(self._answer)
 
     def _settle(self, one: _Pending) -> bool:
-        if one.replica.leader is None:
+        if one.replica.leader is not one.leader:
             one.found.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             return True
         if one.replica.log.is_offline:

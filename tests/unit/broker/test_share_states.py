@@ -1,0 +1,57 @@
+"""The share coordinator's log: when what lies before is deleted."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.broker.harness import Broker, topic_id_of
+
+from tidelog.broker.coordinators import share_states
+from tidelog.coordinator.share_state.events import InitializeState, ShareKey
+from tidelog.model.identifiers import TopicId
+from tidelog.model.topics import SHARE_GROUP_STATE_TOPIC
+
+
+@pytest.fixture
+def states(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> share_states.ShareStates:
+    """The coordinator of a share group with states of three partitions; they are worth being written anew."""
+    monkeypatch.setattr(share_states, "PRUNE_RECORDS_MIN", 1)
+    broker.lead(SHARE_GROUP_STATE_TOPIC)
+    broker.shell.advance(100)
+    found = broker.node.sharing.states
+    for partition in range(3):
+        key = ShareKey("g", TopicId(topic_id_of("t")), partition)
+
+        def initialize(request_id: int, key: ShareKey = key) -> InitializeState:
+            return InitializeState(request_id, key, 1, 0, 0)
+
+        asked = found.shards.ask_partition(0, initialize)
+        broker.shell.advance(100)
+        asked.result()
+    return found
+
+
+def test_what_was_written_anew_is_all_that_is_left(broker: Broker, states: share_states.ShareStates) -> None:
+    log = broker.replica(SHARE_GROUP_STATE_TOPIC).log
+    assert log.log_end_offset == 3
+    states._prune_all()
+    broker.shell.advance(100)
+    assert (log.log_start_offset, log.log_end_offset) == (3, 6)
+
+
+def test_a_leadership_that_begins_again_deletes_nothing_for_the_one_before(
+    broker: Broker, states: share_states.ShareStates
+) -> None:
+    """While the new first offset is written down, an unclean election takes away what was written anew."""
+    log = broker.replica(SHARE_GROUP_STATE_TOPIC).log
+    broker.shell.advance(100)
+    broker.shell.pool_waits = True
+    states._prune_all()
+    broker.shell.advance(100)
+    assert log.kept_start == 3
+    broker.lead(SHARE_GROUP_STATE_TOPIC, leader=1, leader_epoch=1)
+    log.truncate_to(2)
+    broker.lead(SHARE_GROUP_STATE_TOPIC, leader_epoch=2)
+    broker.shell.pool_waits = False
+    broker.shell.run_pool()
+    broker.shell.advance(100)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 2)
