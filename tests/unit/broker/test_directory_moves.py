@@ -16,7 +16,14 @@ from tests.unit.broker.replica_harness import ReplicaCluster
 from tidelog.broker.logs.directory_moves import DAMAGED_MS_MAX, LAST_BYTES_MAX, RETRY_MS, Moves
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition, format_topic_id
+from tidelog.model.identifiers import (
+    ZERO_TOPIC_ID,
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicPartition,
+    format_topic_id,
+)
 from tidelog.ports.disk import FileRange
 from tidelog.ports.real import SystemDisk
 from tidelog.protocol import messages
@@ -277,6 +284,35 @@ def test_records_deleted_meanwhile_stay_deleted(broker: Broker, tmp_path: Path, 
     again = Broker("", directories(tmp_path))
     assert again.logs.get(T0).log_start_offset == start
     again.close()
+
+
+def test_a_log_that_begins_earlier_meanwhile_moves_whole(broker: Broker, tmp_path: Path) -> None:
+    """While the first chunk is read, an unclean election cuts the log before the records that were deleted, and others
+    come in their place: the copy has to begin with those."""
+    fill(broker, 10)
+    log = broker.replica("t").log
+    log.announce_start(6)
+    log.advance_start(6)
+    broker.shell.pool_waits = True
+    assert alter(broker, tmp_path / "second") is ErrorCode.NONE
+    while broker.node.logs.futures.get(T0) is None:
+        broker.shell.run_turns()
+        broker.shell.run_pool()
+    broker.shell.run_turns()
+    replica, replicas = broker.replica("t"), broker.node.replicas
+    replicas.resign(replica, BrokerId(1), LeaderEpoch(1), PartitionEpoch(1))
+    log.truncate_to(3)
+    replica.known_high_watermark = log.high_watermark
+    replicas.lead(replica, LeaderEpoch(2), PartitionEpoch(2), (BrokerId(0),))
+    assert log.log_start_offset == 3
+    records = fill(broker, 5)
+    broker.shell.pool_waits = False
+    broker.shell.run_pool()
+    broker.node.disk_scheduler.tick()
+    broker.shell.advance(10_000)
+    assert broker.replica("t").log.owner.path == f"{tmp_path}/second"
+    assert broker.replica("t").log.log_start_offset == 3
+    assert values(broker) == records
 
 
 def test_the_rate_of_moves(broker: Broker, tmp_path: Path) -> None:

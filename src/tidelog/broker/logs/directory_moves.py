@@ -419,9 +419,12 @@ class Moves:
 
 
 def _is_beginning_of(future: Log, log: Log) -> bool:
-    """Whether a copy has nothing that its log has not, and goes on where the log has something."""
+    """Whether a copy has all from the log's first record on, as far as it goes, and nothing that the log has not.
+
+    A log that was cut before its first offset begins earlier than a copy made before that.
+    """
     end = future.log_end_offset
-    if not log.log_start_offset <= end <= log.log_end_offset:
+    if not future.log_start_offset <= log.log_start_offset <= end <= log.log_end_offset:
         return False
     epoch = future.epochs.latest
     if end == future.log_start_offset or epoch == NO_LEADER_EPOCH:
