@@ -170,6 +170,19 @@ class TestDeleteRecords:
         assert self.result(leader, other) == (0, 0)
         assert (log.log_start_offset, log.log_end_offset) == (0, 1)
 
+    def test_nothing_waits_for_a_client_that_has_gone(self, leader: Broker) -> None:
+        """Neither for the disk nor for followers, for which its request may wait for days; the records go."""
+        for follower in (Follower(leader), Follower(leader, 2)):
+            follower.fetch({("t", 0): 3})
+        leader.shell.pool_waits = True
+        before, after = (self.delete(leader, offset, timeout_ms=2**31 - 1) for offset in (1, 2))
+        before.abandon()
+        leader.shell.run_pool()
+        leader.shell.run_pool()
+        after.abandon()
+        assert len(leader.node.purgatory) == 0
+        assert leader.replica("t").log.log_start_offset == 2
+
     def test_deleting_nothing_is_done_at_once(self, leader: Broker) -> None:
         """All of them begin at 0 already."""
         for follower in (Follower(leader), Follower(leader, 2)):

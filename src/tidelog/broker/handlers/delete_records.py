@@ -60,6 +60,8 @@ def handle(
 
     def wait(_: Deferred[None]) -> None:
         waiting.begin()
+        if waiting.is_abandoned:
+            return
         entry = node.purgatory.wait(waiting, {one.replica: None for one in pending}, request.timeout_ms)
         if entry is not None:
             waiting.done.on_abandoned = lambda: node.purgatory.cancel(entry)
@@ -88,6 +90,12 @@ class _Waiting:
         self._pending = pending
         self._answer = answer
         self.done: Deferred[messages.DeleteRecordsResponse] = Deferred()
+        self.done.on_abandoned = self._abandoned
+        self.is_abandoned = False
+        """Whether the client was gone before the new first offsets were durable."""
+
+    def _abandoned(self) -> None:
+        self.is_abandoned = True
 
     def begin(self) -> None:
         """The new first offsets are durable: they hold from now on, where this broker still leads."""
