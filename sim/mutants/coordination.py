@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sim.mutants.mutant import Mutant
+from sim.mutants.mutant import Edit, Mutant
 
 COORDINATION_MUTANTS: Final = (
     Mutant(
@@ -13,6 +13,20 @@ COORDINATION_MUTANTS: Final = (
         "    if epoch == member.epoch:",
         "    if epoch <= member.epoch:",
         "a member of a consumer group (KIP-848) goes on with whatever epoch it had once",
+    ),
+    Mutant(
+        "opposite-end-done",
+        "coordinator.transactions.endings",
+        "    if repeats_last:\n        return _DONE if state is _COMPLETE[event.committed] else _INVALID",
+        "    if repeats_last:\n        return _DONE",
+        "a producer that asks for the opposite of what was done is told that it was done",
+        (
+            Edit(
+                "coordinator.transactions.endings",
+                "    if state is _COMPLETE[event.committed]:\n        return _DONE",
+                "    if state in _COMPLETE.values():\n        return _DONE",
+            ),
+        ),
     ),
     Mutant(
         "sync-in-any-generation",

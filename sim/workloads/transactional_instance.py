@@ -37,6 +37,8 @@ AHEAD_CHANCE: Final = 0.4
 """Of a partition that comes into a transaction without a record, which is written to when the transaction has ended."""
 TOGETHER_CHANCE: Final = 0.3
 """Of two partitions being written to by one request."""
+OTHERWISE_CHANCE: Final = 0.2
+"""Of a transaction that has ended being ended the other way."""
 LOOK_CHANCE: Final = 0.5
 """Of a look at the offset that a transaction has for its group, before the transaction ends."""
 EARLIEST_S: Final = 0.9 * TIMEOUT_MS / 1000
@@ -94,6 +96,7 @@ class Instance:
         self._look = owner.random.stream(f"look {number}")
         self._ahead = owner.random.stream(f"ahead {number}")
         self._together = owner.random.stream(f"together {number}")
+        self._otherwise = owner.random.stream(f"otherwise {number}")
         self._trace = owner.trace
         self.number = number
         self._is_newer = is_newer
@@ -155,10 +158,12 @@ class Instance:
             self._trace.record("aborts", transaction.name, repr(error))
             commits = False
         unwritten = await self._add_ahead()
-        told_by = self._coordinator.broker
+        told_by, epoch = self._coordinator.broker, self._epoch
         await self.end(commit=commits)
         if unwritten is not None and self._coordinator.broker == told_by:
             await self._write_after_end(unwritten)
+        if self._otherwise.chance(OTHERWISE_CHANCE):
+            await self._end_otherwise(self._end_request(commit=not commits, epoch=epoch))
 
     async def _add_ahead(self) -> TopicPartition | None:
         """A partition that is in the transaction now, and has no record of it."""
@@ -413,17 +418,37 @@ class Instance:
         assert transaction is not None
         if commit:
             transaction.fate = Fate.COMMITTING
-        request = messages.EndTxnRequest(
-            transactional_id=self._id, producer_id=self._producer_id, producer_epoch=self._epoch, committed=commit
-        )
-        version = END_SINCE if self._is_newer else END_BEFORE
-        response = await self._ask(self._coordinator, ApiKey.END_TXN, request, version)
+        request = self._end_request(commit=commit, epoch=self._epoch)
+        response = await self._ask(self._coordinator, ApiKey.END_TXN, request, self._end_version)
         self._history.ended(transaction, Fate.COMMITTED if commit else Fate.ABORTED)
         self._trace.record("ended", transaction.name, transaction.fate.name)
         if self._is_newer:
             if (response.producer_id, response.producer_epoch) != (self._producer_id, self._epoch):
                 self._sequences.clear()
             self._producer_id, self._epoch = response.producer_id, response.producer_epoch
+
+    @property
+    def _end_version(self) -> int:
+        return END_SINCE if self._is_newer else END_BEFORE
+
+    def _end_request(self, *, commit: bool, epoch: int) -> messages.EndTxnRequest:
+        return messages.EndTxnRequest(
+            transactional_id=self._id, producer_id=self._producer_id, producer_epoch=epoch, committed=commit
+        )
+
+    async def _end_otherwise(self, request: messages.EndTxnRequest) -> None:
+        """Asks for the opposite of what was done: the coordinator must not say that it did that."""
+        try:
+            response = await self._coordinator.ask(ApiKey.END_TXN, request, version=self._end_version)
+        except (OSError, TimeoutError) as error:
+            self._trace.record("ends_otherwise", self._id, repr(error))
+            # It may still be on its way, and end the next transaction.
+            await self.initialize()
+            return
+        code = ErrorCode(response.error_code)
+        self._trace.record("ends_otherwise", self._id, request.committed, code.name)
+        told = f"{self._id}: committed={request.committed} is what was done, and the opposite was done before that"
+        require(13, code is not ErrorCode.NONE, told)
 
     async def _ask(self, coordinator: Coordinator, api: ApiKey, message: Any, version: int | None = None) -> Any:
         """The answer without an error, however often that must be asked. FencedError, AbortNeededError."""
