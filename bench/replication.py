@@ -12,10 +12,10 @@ Each figure is a function of its own, and can be run alone:
     start          a cluster of `tidelog.testing`, in one process and in three (tidelog alone)
 
 Both sides are three processes on this machine, with their defaults but for min.insync.replicas=2 (neither flushes
-before it acknowledges), and the client is librdkafka with the same settings. With --kafka, DIR is a folder in which
-`bench/peers/kafka.sh jars DIR` has put Apache Kafka; the two take turns, one cluster at a time. What a dead broker
-costs depends on who notices: tidelog's supervisor sees its child end, Kafka's controller waits for a heartbeat
-(broker.session.timeout.ms, 9 s by default).
+before it acknowledges) and for how soon a deleted topic's files go. The client is librdkafka with the same settings.
+With --kafka, DIR is a folder in which `bench/peers/kafka.sh jars DIR` has put Apache Kafka; the two take turns, one
+cluster at a time. What a dead broker costs depends on who notices: tidelog's supervisor sees its child end, Kafka's
+controller waits for a heartbeat (broker.session.timeout.ms, 9 s by default).
 """
 
 from __future__ import annotations
@@ -46,12 +46,24 @@ from tidelog.testing import Cluster
 BROKERS: Final = 3
 PARTITIONS: Final = 6
 MANY: Final = 2000
-SETTINGS: Final = {"default.replication.factor": 3, "min.insync.replicas": 2, "auto.create.topics.enable": "false"}
+DELETION_MS: Final = 1000
+"""log.segment.delete.delay.ms: the files of a topic are gone so long after its deletion."""
+SETTINGS: Final = {
+    "default.replication.factor": 3,
+    "min.insync.replicas": 2,
+    "auto.create.topics.enable": "false",
+    "log.segment.delete.delay.ms": DELETION_MS,
+}
 BUFFERED_MAX: Final = 200_000
 """Records a producer holds at most."""
 PROBE_S: Final = 0.002
 """Between two records that a prober sends to one partition: how exactly a pause is known."""
 AGAIN_S_MAX: Final = 60.0
+WARM_UP_ROUNDS: Final = 10
+"""Rounds of throughput that do not count, 1,000 B: Apache Kafka's three virtual machines compile for a minute of load,
+in which they become three times as fast."""
+REST_S: Final = 3.0
+"""From the deletion of a topic to the next round."""
 
 QUICK: Final = {
     "reconnect.backoff.ms": 20,
@@ -136,6 +148,9 @@ class View:
             seconds = time.monotonic() - started
         self.until_in_sync(topic)
         return seconds
+
+    def delete(self, topic: str) -> None:
+        self._cluster.run(admin.delete_topics(self._cluster.routing, [topic]))
 
     def look(self, topic: str) -> View:
         """Asks once; what was known before stays where nobody answers."""
@@ -282,14 +297,35 @@ class Prober:
 
 
 def throughput(name: str, brokers: Brokers, arguments: argparse.Namespace) -> None:
-    for size in (1000, 100):
-        with View(brokers.bootstrap) as view:
-            view.create(f"throughput-{size}", PARTITIONS)
-        topic = f"throughput-{size}"
-        send(brokers.bootstrap, topic, size, arguments.seconds)  # Warms up whoever compiles as it runs.
-        rates = [send(brokers.bootstrap, topic, size, arguments.seconds) for _ in range(arguments.rounds)]
-        rate = statistics.median(rates)
-        say(name, f"{size:,} B, acks=all, RF 3", f"{rate * size / 1e6:8.1f} MB/s  {rate:11,.0f} records/s")
+    for size, warm_up in ((1000, arguments.warm_up), (100, 1)):
+        rounds = [fill(brokers, size, index, arguments.seconds) for index in range(warm_up + arguments.rounds)]
+        rate = statistics.median(rate for rate, _ in rounds[warm_up:])
+        used = statistics.median(cpu_s_mb for _, cpu_s_mb in rounds[warm_up:])
+        say(
+            name,
+            f"{size:,} B, acks=all, RF 3",
+            f"{rate * size / 1e6:8.1f} MB/s  {rate:11,.0f} records/s, CPU of all brokers {used * 1e3:.1f} ms a MB"
+            f"  (rounds: {' '.join(f'{rate * size / 1e6:.0f}' for rate, _ in rounds)} MB/s)",
+        )
+
+
+def fill(brokers: Brokers, size: int, index: int, seconds: float) -> tuple[float, float]:
+    """Records a second, and CPU seconds of all brokers for 10^6 bytes, of a topic of its own.
+
+    The topic is deleted afterwards. Else page after page of memory would be one that was not used before, and a virtual
+    machine has to be given each by its host, which took more than all that the brokers did for what is in it.
+    """
+    topic = f"throughput-{size}-{index}"
+    with View(brokers.bootstrap) as view:
+        view.create(topic, PARTITIONS)
+        used = sum(cpu_seconds(brokers.pid(broker_id)) for broker_id in brokers.ids)
+        started = time.monotonic()
+        rate = send(brokers.bootstrap, topic, size, seconds)
+        used = sum(cpu_seconds(brokers.pid(broker_id)) for broker_id in brokers.ids) - used
+        megabytes = rate * size * (time.monotonic() - started) / 1e6
+        view.delete(topic)
+    time.sleep(REST_S)
+    return rate, used / megabytes
 
 
 def one_at_a_time(name: str, brokers: Brokers, arguments: argparse.Namespace) -> None:
@@ -466,6 +502,9 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=[*FIGURES, "start"], help="these figures (all)")
     parser.add_argument("--rounds", type=int, default=3, help="of each measurement (%(default)s)")
     parser.add_argument("--seconds", type=float, default=5, help="of load in each (%(default)s)")
+    parser.add_argument(
+        "--warm-up", type=int, default=WARM_UP_ROUNDS, help="rounds of throughput that do not count (%(default)s)"
+    )
     parser.add_argument("--idle-seconds", type=float, default=20, help="over which idle CPU is taken (%(default)s)")
     parser.add_argument("--skip-tidelog", action="store_true", help="measure the peer alone")
     arguments = parser.parse_args()
