@@ -2,14 +2,16 @@
 
     python bench/consume.py [--kafka DIR] [--megabytes 400] [--rounds 5]
 
-librdkafka's Python client with `consume(10000)` is what users have; it is the slower side, so its figure says how long
-it is kept waiting. `lg fetch` (`bench/load`) only counts batches: the broker's own limit. Topics of 1 and 4 partitions
+librdkafka's Python client with `consume(10000)` is what users have. Beside its rate stands for which share of the time
+its thread that calls `consume` ran or waited for a processor: at 1 that thread is the limit, and no broker can be told
+from another by it. `lg fetch` (`bench/load`) only counts batches: the broker's own limit. Topics of 1 and 4 partitions
 with values of 1,000 and 100 bytes are filled by librdkafka, uncompressed, and lie in the page cache.
 
 With --kafka, DIR is a folder in which `bench/peers/kafka.sh jars DIR` has put Apache Kafka (mvn and a JDK needed): it
-gets the same records from the same producer, and the two take turns, in random order, so that what else the machine
-does hits both; the median of the rounds' ratios counts. Both brokers get a session of their own, since Linux shares
-the processors by session (autogroup) before it looks at processes.
+gets the same records from the same producer. Each broker is read from for WARM_UP_S seconds before anything counts.
+Then the two take turns, in random order, so that what else the machine does hits both; the median of the rounds' ratios
+counts. Both brokers get a session of their own, since Linux shares the processors by session (autogroup) before it
+looks at processes.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,8 +56,13 @@ CONSUMER: dict[str, Any] = {"group.id": "bench", "enable.auto.commit": False, "f
 PARTITION_BYTES = 1 << 20
 """librdkafka's default of fetch.message.max.bytes; `lg fetch` asks for as much."""
 
-WARM_UP_ROUNDS = 3
-"""Rounds that do not count: Apache Kafka's virtual machine compiles meanwhile."""
+WARM_UP_S = 20.0
+"""Seconds for which each broker is read from before anything counts: Apache Kafka's virtual machine compiles meanwhile,
+and is twice as fast in the end."""
+WARM_UP_ROUNDS = 2
+"""Rounds of each reader and shape that do not count."""
+LG_BYTES = 1_000_000_000
+"""What `lg fetch` reads in a round, again and again from the beginning: once takes less than a tenth of a second."""
 
 
 class Shape(NamedTuple):
@@ -81,9 +89,8 @@ class Server(NamedTuple):
         return f"127.0.0.1:{self.port}"
 
     def cpu_s(self) -> float:
-        """CPU time used until now, of all its threads."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """CPU time used until now, of all its threads: its clock, as clock_getcpuclockid(3) names it."""
+        return time.clock_gettime((~self.pid << 3) | 2)
 
 
 class Run(NamedTuple):
@@ -91,6 +98,14 @@ class Run(NamedTuple):
     """10^6 bytes a second: of values for librdkafka, of batches for `lg fetch`."""
     cpu_s_gb: float
     """CPU seconds of the broker for 10^9 bytes."""
+    reader: float
+    """The share of the time for which the reader's thread ran, or waited for a processor; of `lg fetch`: ran."""
+
+
+def wanted_s() -> float:
+    """Seconds for which this thread has run, or waited for a processor."""
+    ran, waited = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat").read_text().split()[:2]
+    return (int(ran) + int(waited)) / 1e9
 
 
 @contextlib.contextmanager
@@ -147,7 +162,7 @@ def by_librdkafka(server: Server, shape: Shape, records: int) -> Run:
     consumer = Consumer({"bootstrap.servers": server.bootstrap, **CONSUMER})
     consumer.assign([TopicPartition(shape.topic, partition, 0) for partition in range(shape.partitions)])
     count = size = 0
-    cpu_s, started = server.cpu_s(), time.perf_counter()
+    cpu_s, wanted, started = server.cpu_s(), wanted_s(), time.perf_counter()
     while count < records:
         messages = consumer.consume(10_000, 10)
         if not messages:
@@ -158,9 +173,9 @@ def by_librdkafka(server: Server, shape: Shape, records: int) -> Run:
             size += len(message)
         count += len(messages)
     took = time.perf_counter() - started
-    cpu_s = server.cpu_s() - cpu_s
+    cpu_s, wanted = server.cpu_s() - cpu_s, wanted_s() - wanted
     consumer.close()
-    return Run(size / took / 1e6, cpu_s / (size / 1e9))
+    return Run(size / took / 1e6, cpu_s / (size / 1e9), wanted / took)
 
 
 def by_lg(server: Server, shape: Shape, work: Path) -> Run:
@@ -169,13 +184,17 @@ def by_lg(server: Server, shape: Shape, work: Path) -> Run:
     (work / "fetch").write_bytes(request)
     command = [work / "lg", "fetch", server.port, shape.partitions, 60, work / "fetch"]
     command += [places["poff"], places["ooff"], places["fix"], shape.partitions]
-    cpu_s = server.cpu_s()
-    output = subprocess.run([str(part) for part in command], check=True, capture_output=True, text=True).stdout
-    figures = json.loads(output)
-    return Run(figures["MB_s"], (server.cpu_s() - cpu_s) / (figures["bytes"] / 1e9))
+    size, took, ran, cpu_s = 0, 0.0, 0.0, server.cpu_s()
+    while size < LG_BYTES:
+        output = subprocess.run([str(part) for part in command], check=True, capture_output=True, text=True).stdout
+        figures = json.loads(output)
+        size += figures["bytes"]
+        took += figures["secs"]
+        ran += figures["cli_cpu"]
+    return Run(size / took / 1e6, (server.cpu_s() - cpu_s) / (size / 1e9), ran / took)
 
 
-def measure(servers: list[Server], shape: Shape, arguments: argparse.Namespace, work: Path) -> None:
+def measure(servers: list[Server], shape: Shape, arguments: argparse.Namespace, work: Path, warm_up_s: float) -> None:
     records = arguments.megabytes * 1_000_000 // shape.value_bytes
     if shape.value_bytes < 1000:
         records //= 4  # The client needs as long for them as for the others.
@@ -184,6 +203,11 @@ def measure(servers: list[Server], shape: Shape, arguments: argparse.Namespace, 
     readers = {"librdkafka, consume(10000)": lambda server: by_librdkafka(server, shape, records)}
     if (work / "lg").exists():
         readers["C, lg fetch"] = lambda server: by_lg(server, shape, work)
+    for server in servers:
+        until = time.monotonic() + warm_up_s
+        while time.monotonic() < until:
+            for read in readers.values():
+                read(server)
     print(f"\n{records:,} values of {shape.value_bytes} B, {shape.partitions} partition(s)")
     for reader, read in readers.items():
         rounds: list[dict[str, Run]] = []
@@ -197,7 +221,9 @@ def measure(servers: list[Server], shape: Shape, arguments: argparse.Namespace, 
             rate = statistics.median(figures[server.name].mb_s for figures in rounds)
             best = max(figures[server.name].mb_s for figures in rounds)
             cpu = statistics.median(figures[server.name].cpu_s_gb for figures in rounds)
+            busy = statistics.median(figures[server.name].reader for figures in rounds)
             line = f"    {server.name:13} {rate:7,.0f} MB/s   best {best:7,.0f}   broker {cpu:5.2f} CPU s/GB"
+            line += f"   reader {busy:4.2f}"
             if server.name == "tidelog" and len(servers) > 1:
                 ratio = statistics.median(figures["tidelog"].mb_s / figures["Apache Kafka"].mb_s for figures in rounds)
                 line += f"   {ratio:5.2f} of Apache Kafka"
@@ -228,9 +254,11 @@ def main() -> None:
                 print("Apache Kafka is left out: it needs --kafka DIR.")
             print(f"producer {PRODUCER}; consumer {CONSUMER}, else librdkafka's defaults")
             print("brokers: default settings, no fsync; Apache Kafka with a heap of 1 GB")
+            warm_up_s = WARM_UP_S
             for shape in SHAPES:
                 if shape.topic in arguments.shapes:
-                    measure(servers, shape, arguments, work)
+                    measure(servers, shape, arguments, work, warm_up_s)
+                    warm_up_s = 0.0
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
