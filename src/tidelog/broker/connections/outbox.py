@@ -85,9 +85,10 @@ class Outbox:
 
         `send_buffer_bytes`: SO_SNDBUF while ranges are sent by sendfile; 0 or less: the operating system sizes it.
 
-        With a small one the kernel holds a few hundred kilobytes of an answer, and the client copies what it has while
-        the rest is on its way. One that grows takes whole answers: the loop is then in one long call for each, which
-        costs a third more CPU time and comes later to the client.
+        With a moderate one the kernel holds half a megabyte of an answer at most (Linux doubles what is asked for), and
+        the client copies what it has while the rest is on its way. With a smaller one both are woken up more often,
+        which is dear where they run on two cores. One that grows takes whole answers: the loop is then in one long call
+        for each, which costs a third more CPU time and comes later to the client.
         """
         self._transport = transport
         self._shell = shell

@@ -30,8 +30,9 @@ port | int | null | | high; refused: use `listeners` | A name of the releases be
 advertised.host.name | string | null | | high; refused: use `advertised.listeners` |
     A name of the releases before 2.x.
 advertised.port | int | null | | high; refused: use `advertised.listeners` | A name of the releases before 2.x.
-socket.send.buffer.bytes | int | 102400 | | high |
-    SO_SNDBUF of connections that fetch; -1: the operating system sizes it, as it does for all others.
+socket.send.buffer.bytes | int | 262144 | | high |
+    SO_SNDBUF of connections that fetch, where the operating system allows as much; -1: it sizes it, as it does for all
+    others. Kafka's default is 102400, with which the client and the broker wait for each other more often.
 socket.receive.buffer.bytes | int | 102400 | | high; accepted |
     SO_RCVBUF of the broker's sockets; the operating system sizes it here.
 socket.request.max.bytes | int | 104857600 | [1,...] | high |
