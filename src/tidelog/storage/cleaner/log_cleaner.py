@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.model.errors import KafkaError
 from tidelog.storage.cleaner.choice import cleanable_offsets, filthiest, log_to_clean, warm
-from tidelog.storage.cleaner.cleaning import Cleaning
 from tidelog.storage.cleaner.errors import Uncleanable
 from tidelog.storage.cleaner.report import CleanerReport
 from tidelog.storage.cleaner.settings import CleanerSettings
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from tidelog.ports.clock import Clock
     from tidelog.ports.random import Random
     from tidelog.storage.cleaner.choice import LogToClean
+    from tidelog.storage.cleaner.cleaning import Cleaning
     from tidelog.storage.log import Log
     from tidelog.storage.tasks import DiskTask
 
@@ -249,6 +249,9 @@ class LogCleaner:
         else:
             self._found = None
             seed = bytes(_SEED_SIZE) if self._random is None else self._random.token(_SEED_SIZE)
+            # Most brokers at rest have no log to clean: it is loaded when the first one is due.
+            from tidelog.storage.cleaner.cleaning import Cleaning
+
             self._cleaning = Cleaning(to_clean, self.settings, seed=seed, now_ms=self._clock.wall_ms())
             self._cleaning_began_ms = self._clock.monotonic_ms()
             return self._slice(self._cleaning)
