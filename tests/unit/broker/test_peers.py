@@ -196,6 +196,60 @@ def test_a_large_answer_keeps_its_bytes() -> None:
     run(check())
 
 
+def test_the_buffer_of_a_large_answer_is_used_again_once_nobody_reads_it() -> None:
+    """Followers get one large answer after the other. A small one means that the next may be long in coming."""
+
+    async def check() -> None:
+        response = messages.FetchResponse
+        records = bytes(range(256)) * (RECEIVE_BUFFER_SIZE // 64)
+        sizes = [len(records)] * 4 + [1, len(records)]
+
+        def data(size: int) -> messages.FetchResponse:
+            partition = response.PartitionData(partition_index=0, high_watermark=1, records=records[:size])
+            topic = response.FetchableTopicResponse(topic="t", topic_id=b"\1" * 16, partitions=[partition])
+            return response(responses=[topic])
+
+        class FetchBroker(Broker):
+            async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                for answer in map(data, sizes):
+                    (size,) = struct.unpack(">i", await reader.readexactly(4))
+                    header, _ = framing.decode_request_header(await reader.readexactly(size))
+                    chunks = framing.encode_response(ApiKey.FETCH, 17, header.correlation_id, answer)
+                    writer.write(b"".join(chunks))  # type: ignore[arg-type]
+                writer.close()
+
+        broker = FetchBroker()
+        await broker.start()
+        peers = peers_of(broker)
+
+        async def received() -> memoryview:
+            answer = await outcome(peers.ask(0, Purpose.FETCH, messages.FetchRequest(), 17, 5_000))
+            found = answer.responses[0].partitions[0].records
+            assert bytes(found) == records[: len(found)]
+            return memoryview(found)
+
+        first, second = await received(), await received()
+        assert first.obj is not second.obj
+        assert bytes(first) == bytes(second) == records
+        kept = second.obj
+        del second
+        third = await received()
+        assert third.obj is kept
+        first.release()
+        fourth = await received()
+        assert fourth.obj is not kept
+        assert bytes(third) == bytes(fourth) == records
+        kept = fourth.obj
+        del third, fourth
+        assert len(await received()) == 1
+        last = await received()
+        assert last.obj is not kept
+        peers.close()
+        await broker.stop()
+
+    run(check())
+
+
 def test_a_broken_connection_fails_all_that_waits_and_the_next_question_connects_anew() -> None:
     """Whether what waited was carried out is unknown; who asked decides."""
 

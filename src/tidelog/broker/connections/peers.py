@@ -41,6 +41,8 @@ RECEIVE_BUFFER_SIZE: Final = 64 << 10
 """Bytes that one read takes at most, outside of large frames."""
 FRAME_SIZE_MAX: Final = 256 << 20
 """Bytes of an answer. A Fetch response has at most replica.fetch.response.max.bytes and one batch: more is no Kafka."""
+_SPARE_SIZE_MAX: Final = 4 << 20
+"""Bytes of an answer whose buffer is kept for the next one, for as long as those that come do not fit into a read."""
 CONNECT_MS_MAX: Final = 10_000
 """socket.connection.setup.timeout.ms: how long one attempt to connect may take."""
 BACKOFF_MS_MIN: Final = 20
@@ -382,9 +384,11 @@ class _Connection(asyncio.BufferedProtocol):
         self._view = link.peers.view
         self._tail = b""
         """Less than a size, kept until the rest comes."""
-        self._frame: bytearray | None = None
+        self._frame: memoryview | None = None
         """A frame of which only the beginning has come."""
         self._filled = 0
+        self._spare: bytearray | None = None
+        """The buffer of the last large frame, for the next one."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are none of asyncio's classes, though they have their methods.
@@ -408,7 +412,7 @@ class _Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._frame is not None:
-            return memoryview(self._frame)[self._filled :]
+            return self._frame[self._filled :]
         size = len(self._tail)
         if size:
             self._view[:size] = self._tail
@@ -424,7 +428,7 @@ class _Connection(asyncio.BufferedProtocol):
             self._filled += nbytes
             if self._filled == len(self._frame):
                 frame, self._frame = self._frame, None
-                self._link.answered(memoryview(frame))
+                self._link.answered(frame)
         except ProtocolError as error:
             self._link.lost(self, error)
 
@@ -439,11 +443,35 @@ class _Connection(asyncio.BufferedProtocol):
             position += 4
             if position + size > end:
                 self._filled = end - position
-                self._frame = bytearray(size)
+                self._frame = self._buffer(size)
                 self._frame[: self._filled] = view[position:end]
                 return
+            # The next large one may be long in coming.
+            self._spare = None
             self._link.answered(bytes(view[position : position + size]))
             if self.closed:
                 return
             position += size
         self._tail = bytes(view[position:end])
+
+    def _buffer(self, size: int) -> memoryview:
+        """Room for a large frame: that of the one before it, once nothing of that is read any more.
+
+        Followers get a megabyte at a time: to take that anew, and to fill it with zeros, is a tenth of their work.
+        """
+        if size > _SPARE_SIZE_MAX:
+            return memoryview(bytearray(size))
+        spare = self._spare
+        if spare is None or len(spare) < size or not _is_unread(spare):
+            spare = self._spare = bytearray(1 << (size - 1).bit_length())
+        return memoryview(spare)[:size]
+
+
+def _is_unread(buffer: bytearray) -> bool:
+    """Whether no view of it is left: its size cannot be changed as long as there is one."""
+    try:
+        buffer.append(0)
+    except BufferError:
+        return False
+    buffer.pop()
+    return True
