@@ -59,9 +59,9 @@ BUFFERED_MAX: Final = 200_000
 PROBE_S: Final = 0.002
 """Between two records that a prober sends to one partition: how exactly a pause is known."""
 AGAIN_S_MAX: Final = 60.0
-WARM_UP_ROUNDS: Final = 10
+WARM_UP_ROUNDS: Final = {"tidelog": 1, "Apache Kafka": 10}
 """Rounds of throughput that do not count, 1,000 B: Apache Kafka's three virtual machines compile for a minute of load,
-in which they become three times as fast."""
+in which they become three times as fast. Of 100 B one follows."""
 REST_S: Final = 3.0
 """From the deletion of a topic to the next round."""
 
@@ -297,7 +297,7 @@ class Prober:
 
 
 def throughput(name: str, brokers: Brokers, arguments: argparse.Namespace) -> None:
-    for size, warm_up in ((1000, arguments.warm_up), (100, 1)):
+    for size, warm_up in ((1000, WARM_UP_ROUNDS[name]), (100, 1)):
         rounds = [fill(brokers, size, index, arguments.seconds) for index in range(warm_up + arguments.rounds)]
         rate = statistics.median(rate for rate, _ in rounds[warm_up:])
         used = statistics.median(cpu_s_mb for _, cpu_s_mb in rounds[warm_up:])
@@ -502,9 +502,6 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=[*FIGURES, "start"], help="these figures (all)")
     parser.add_argument("--rounds", type=int, default=3, help="of each measurement (%(default)s)")
     parser.add_argument("--seconds", type=float, default=5, help="of load in each (%(default)s)")
-    parser.add_argument(
-        "--warm-up", type=int, default=WARM_UP_ROUNDS, help="rounds of throughput that do not count (%(default)s)"
-    )
     parser.add_argument("--idle-seconds", type=float, default=20, help="over which idle CPU is taken (%(default)s)")
     parser.add_argument("--skip-tidelog", action="store_true", help="measure the peer alone")
     arguments = parser.parse_args()
