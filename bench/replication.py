@@ -31,7 +31,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from bench.peers.kafka import KafkaCluster, until
 from bench.scratch import scratch_folder
@@ -296,21 +296,39 @@ class Prober:
 # Figures: (name of the peer, its cluster, arguments) -> lines
 
 
+class Round(NamedTuple):
+    """One round of throughput."""
+
+    records_s: float
+    cpu_s_mb: float
+    """CPU seconds of all brokers for 10^6 bytes."""
+    sender: float
+    """The share of the time for which the thread that sends ran, or waited for a processor: at 1 it is the limit."""
+
+
+def wanted_s() -> float:
+    """Seconds for which this thread has run, or waited for a processor."""
+    ran, waited = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat").read_text().split()[:2]
+    return (int(ran) + int(waited)) / 1e9
+
+
 def throughput(name: str, brokers: Brokers, arguments: argparse.Namespace) -> None:
     for size, warm_up in ((1000, WARM_UP_ROUNDS[name]), (100, 1)):
         rounds = [fill(brokers, size, index, arguments.seconds) for index in range(warm_up + arguments.rounds)]
-        rate = statistics.median(rate for rate, _ in rounds[warm_up:])
-        used = statistics.median(cpu_s_mb for _, cpu_s_mb in rounds[warm_up:])
+        counted = rounds[warm_up:]
+        rate = statistics.median(each.records_s for each in counted)
+        used = statistics.median(each.cpu_s_mb for each in counted)
+        sender = statistics.median(each.sender for each in counted)
         say(
             name,
             f"{size:,} B, acks=all, RF 3",
-            f"{rate * size / 1e6:8.1f} MB/s  {rate:11,.0f} records/s, CPU of all brokers {used * 1e3:.1f} ms a MB"
-            f"  (rounds: {' '.join(f'{rate * size / 1e6:.0f}' for rate, _ in rounds)} MB/s)",
+            f"{rate * size / 1e6:8.1f} MB/s  {rate:11,.0f} records/s, CPU of all brokers {used * 1e3:.1f} ms a MB,"
+            f" sender {sender:.2f}  (rounds: {' '.join(f'{each.records_s * size / 1e6:.0f}' for each in rounds)} MB/s)",
         )
 
 
-def fill(brokers: Brokers, size: int, index: int, seconds: float) -> tuple[float, float]:
-    """Records a second, and CPU seconds of all brokers for 10^6 bytes, of a topic of its own.
+def fill(brokers: Brokers, size: int, index: int, seconds: float) -> Round:
+    """A round with a topic of its own.
 
     The topic is deleted afterwards. Else page after page of memory would be one that was not used before, and a virtual
     machine has to be given each by its host, which took more than all that the brokers did for what is in it.
@@ -319,13 +337,14 @@ def fill(brokers: Brokers, size: int, index: int, seconds: float) -> tuple[float
     with View(brokers.bootstrap) as view:
         view.create(topic, PARTITIONS)
         used = sum(cpu_seconds(brokers.pid(broker_id)) for broker_id in brokers.ids)
-        started = time.monotonic()
+        wanted, started = wanted_s(), time.monotonic()
         rate = send(brokers.bootstrap, topic, size, seconds)
+        took = time.monotonic() - started
+        wanted = wanted_s() - wanted
         used = sum(cpu_seconds(brokers.pid(broker_id)) for broker_id in brokers.ids) - used
-        megabytes = rate * size * (time.monotonic() - started) / 1e6
         view.delete(topic)
     time.sleep(REST_S)
-    return rate, used / megabytes
+    return Round(rate, used / (rate * size * took / 1e6), wanted / took)
 
 
 def one_at_a_time(name: str, brokers: Brokers, arguments: argparse.Namespace) -> None:
