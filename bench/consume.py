@@ -45,9 +45,12 @@ import mkreq  # noqa: E402  # Where the requests for `lg` are made: no package, 
 
 GOAL = 0.9
 """Of Apache Kafka's rate by librdkafka, values of 1,000 bytes."""
+# Of batches of a megabyte, librdkafka's default, a fetch of a megabyte may get one and a useless part of the next: how
+# the producer happened to cut them on each broker would be what is measured.
 PRODUCER: dict[str, Any] = {
     "linger.ms": 20,
     "acks": 1,
+    "batch.size": 100_000,
     "queue.buffering.max.messages": 1_000_000,
     "queue.buffering.max.kbytes": 1 << 20,
 }
@@ -100,6 +103,8 @@ class Run(NamedTuple):
     """CPU seconds of the broker for 10^9 bytes."""
     reader: float
     """The share of the time for which the reader's thread ran, or waited for a processor; of `lg fetch`: ran."""
+    answer_kb: float = 0
+    """10^3 bytes of whole batches in each answer to `lg fetch`."""
 
 
 def wanted_s() -> float:
@@ -184,14 +189,16 @@ def by_lg(server: Server, shape: Shape, work: Path) -> Run:
     (work / "fetch").write_bytes(request)
     command = [work / "lg", "fetch", server.port, shape.partitions, 60, work / "fetch"]
     command += [places["poff"], places["ooff"], places["fix"], shape.partitions]
-    size, took, ran, cpu_s = 0, 0.0, 0.0, server.cpu_s()
+    size, took, ran, requests, cpu_s = 0, 0.0, 0.0, 0.0, server.cpu_s()
     while size < LG_BYTES:
         output = subprocess.run([str(part) for part in command], check=True, capture_output=True, text=True).stdout
         figures = json.loads(output)
         size += figures["bytes"]
         took += figures["secs"]
         ran += figures["cli_cpu"]
-    return Run(size / took / 1e6, (server.cpu_s() - cpu_s) / (size / 1e9), ran / took)
+        requests += figures["req_s"] * figures["secs"]
+    cpu_s = server.cpu_s() - cpu_s
+    return Run(size / took / 1e6, cpu_s / (size / 1e9), ran / took, size / requests / 1e3)
 
 
 def measure(servers: list[Server], shape: Shape, arguments: argparse.Namespace, work: Path, warm_up_s: float) -> None:
@@ -224,6 +231,8 @@ def measure(servers: list[Server], shape: Shape, arguments: argparse.Namespace, 
             busy = statistics.median(figures[server.name].reader for figures in rounds)
             line = f"    {server.name:13} {rate:7,.0f} MB/s   best {best:7,.0f}   broker {cpu:5.2f} CPU s/GB"
             line += f"   reader {busy:4.2f}"
+            if answer_kb := statistics.median(figures[server.name].answer_kb for figures in rounds):
+                line += f"   {answer_kb:5,.0f} kB an answer"
             if server.name == "tidelog" and len(servers) > 1:
                 ratio = statistics.median(figures["tidelog"].mb_s / figures["Apache Kafka"].mb_s for figures in rounds)
                 line += f"   {ratio:5.2f} of Apache Kafka"
