@@ -220,12 +220,7 @@ def elect(
 def leads_from_now_on(turn: ControllerTurn, topic_partition: TopicPartition, leader: BrokerId) -> None:
     """Forgets what was known while there was no leader. The log of this one is what the partition holds from now on."""
     turn.state.leader_elections += 1
-    turn.state.log_ends.pop(topic_partition, None)
-    turn.state.awaiting_log_ends.pop(topic_partition, None)
-    turn.state.members_due.pop(topic_partition, None)
-    turn.state.in_doubt.pop(topic_partition, None)
-    turn.state.doubts.pop(topic_partition, None)
-    turn.state.waits.pop(topic_partition, None)
+    turn.state.forget_election(topic_partition)
     remove_mark(turn, topic_partition, leader)
 
 

@@ -322,7 +322,7 @@ class ControllerState:
         self.image.apply(TopicChanged(name, topic_id))
         partitions = self.image.topics[name].partitions
         for index in [index for index in partitions if index not in content.partitions]:
-            self._reassigned(TopicPartition(name, index), partitions[index].replicas, ())
+            self._forget_partition(TopicPartition(name, index), partitions[index])
             self.image.apply(PartitionGone(name, index))
         for index, replicas in content.partitions.items():
             old = partitions.get(index)
@@ -344,7 +344,7 @@ class ControllerState:
         if topic is None:
             return
         for index, image in topic.partitions.items():
-            self._reassigned(TopicPartition(name, index), image.replicas, ())
+            self._forget_partition(TopicPartition(name, index), image)
         self.image.apply(TopicGone(name))
         # A foreign tool that removed the topic removed what was below it first.
         below = f"{topic_path(name)}/"
@@ -352,13 +352,28 @@ class ControllerState:
             for path in [path for path in nodes if path.startswith(below)]:
                 del nodes[path]
 
+    def _forget_partition(self, topic_partition: TopicPartition, image: PartitionImage) -> None:
+        """It is gone: one of that name that is made later is another."""
+        self._reassigned(topic_partition, image.replicas, ())
+        self.forget_election(topic_partition)
+
+    def forget_election(self, topic_partition: TopicPartition) -> None:
+        """What was known while a partition had no leader is of no more use."""
+        self.log_ends.pop(topic_partition, None)
+        self.awaiting_log_ends.pop(topic_partition, None)
+        self.members_due.pop(topic_partition, None)
+        self.in_doubt.pop(topic_partition, None)
+        self.doubts.pop(topic_partition, None)
+        self.waits.pop(topic_partition, None)
+
     def _reassigned(
         self, topic_partition: TopicPartition, before: Sequence[BrokerId], after: Sequence[BrokerId]
     ) -> None:
-        """Keeps the index by broker."""
+        """Keeps the index by broker. Replicas that were taken away are not known as failed if they come back."""
         for broker_id in before:
             if broker_id not in after:
                 self._replicas[broker_id].pop(topic_partition, None)
+                self.failed_replicas.get(broker_id, set()).discard(topic_partition)
         for broker_id in after:
             if broker_id not in before:
                 self._replicas.setdefault(broker_id, {})[topic_partition] = None

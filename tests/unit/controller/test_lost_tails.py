@@ -14,6 +14,7 @@ from tidelog.controller.events import (
     LogEndsDue,
     LogEndsLearned,
     MembersDue,
+    ReplicasStopped,
     SessionsProven,
 )
 from tidelog.controller.requests import (
@@ -270,6 +271,47 @@ def test_the_wait_begins_anew_with_the_next_one_back() -> None:
     cluster.come(1)
     assert cluster.state == (-1, (0, 1))
     assert [due.due_ms for due in cluster.timers()] == [2 * WAIT_MS]
+
+
+def test_a_topic_of_the_same_name_waits_anew() -> None:
+    """The first one was deleted while its election had waited long enough, by the same controller."""
+    cluster = Booted([0, 1])
+    cluster.live(broker(2, 3))
+    cluster.booted(0)
+    cluster.come(0, 2)
+    cluster.tree.transact(SESSION, [Create(delete_topic_path("t"))], 0)
+    cluster.run(DeletionsRequested(["t"]))
+    cluster.now_ms = WAIT_MS
+    cluster.run(MembersDue(WAIT_MS))
+    cluster.come(0, 1, 2)
+    for id in (0, 1):
+        cluster.run(ReplicasStopped(BrokerId(id), {T0: ErrorCode.NONE}))
+    assert "t" not in cluster.controller.image.topics
+    cluster.make("t", [0, 1])
+    cluster.live(broker(2, 3))
+    cluster.live(broker(0, 2 * LATER), broker(2, 3))
+    assert cluster.state == (-1, (0, 1))
+    assert [due.due_ms for due in cluster.timers()] == [2 * WAIT_MS]
+
+
+def test_ends_of_logs_of_a_deleted_topic_say_nothing_of_its_namesakes() -> None:
+    """Its replicas had said them, since no member of its ISR was left; they would decide an unclean election."""
+    cluster = Booted([0, 1, 2])
+    assert cluster.propose(0) is ErrorCode.NONE
+    cluster.live(broker(1, 2), broker(2, 3))
+    cluster.log_end(1, 10)
+    cluster.log_end(2, 20)
+    cluster.tree.transact(SESSION, [Create(delete_topic_path("t"))], 0)
+    cluster.run(DeletionsRequested(["t"]))
+    cluster.live(broker(0, LATER), broker(1, 2), broker(2, 3))
+    for id in (0, 1, 2):
+        cluster.run(ReplicasStopped(BrokerId(id), {T0: ErrorCode.NONE}))
+    cluster.make("t", [0, 1, 2])
+    assert cluster.propose(0) is ErrorCode.NONE
+    cluster.live(broker(1, 2), broker(2, 3))
+    cluster.log_end(1, 7)
+    assert cluster.elect() is ErrorCode.NONE
+    assert cluster.state == (1, (1,))
 
 
 def test_nothing_waits_where_the_setting_is_0() -> None:

@@ -458,6 +458,17 @@ def test_a_log_directory_fails_at_the_target(cluster: Cluster) -> None:
     assert cluster.partition("t").replicas == (3, 4)
 
 
+def test_a_replica_that_was_taken_away_has_not_failed_when_it_comes_back(cluster: Cluster) -> None:
+    """Its broker makes it anew, in a log directory that works, or says again that it cannot."""
+    begun(cluster, [3, 4])
+    cluster.run(ReplicasFailed(BrokerId(3), [T0]))
+    begun(cluster, None)
+    assert cluster.partition("t").replicas == (0, 1, 2)
+    begun(cluster, [3, 4])
+    in_sync(cluster, 0, 1, 2, 4, 3)
+    assert cluster.partition("t").replicas == (3, 4)
+
+
 def test_nobody_of_the_target_is_left_to_lead(cluster: Cluster) -> None:
     """The last one in sync of a target is away: it is finished when that one is back."""
     die(cluster, 0, 1)
