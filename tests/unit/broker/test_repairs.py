@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.unit.broker.harness import make_batch
+from tests.unit.broker.harness import Broker, make_batch
 from tests.unit.broker.several import Brokers, brokers_of, run
 from tests.waiting import eventually
 
@@ -15,6 +15,10 @@ from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
 from tidelog.records.batch import iterate_headers
+from tidelog.storage.integrity import SegmentCheck
+from tidelog.storage.readable_log import POSITIONS_KEPT
+from tidelog.storage.repair import Damage
+from tidelog.storage.segment import Segment
 
 TOPIC = "orders"
 PARTITION = TopicPartition(TOPIC, 0)
@@ -289,3 +293,39 @@ def test_a_follower_behind_a_rotten_leader_gets_all(tmp_path: Path) -> None:
             assert content_of(brokers, 0) == content
 
     run(check())
+
+
+def test_damage_in_what_is_cut_meanwhile_hides_nothing_that_comes_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An I/O thread has read it; before the loop hears of that, the log is cut and goes on with other records."""
+    broker = Broker(str(tmp_path))
+    broker.lead(TOPIC)
+    replica = broker.replica(TOPIC)
+    log = replica.log
+    for _ in range(3):
+        broker.produce(TOPIC, [b"former" * 20])
+    path = log.active.log_file.path
+    second = positions(Path(path).read_bytes())[1]
+    flip(path, second + 80)
+    find, found = repairs.find_damages, []
+
+    def find_beside_a_cut(segment: Segment, check: SegmentCheck) -> list[Damage]:
+        damages = find(segment, check)
+        found.append(len(damages))
+        now_ms = broker.shell.clock.wall_ms()
+        if len(found) == 1:
+            log.truncate_to(1)
+            for _ in range(POSITIONS_KEPT + 1):
+                log.append(make_batch([b"newer." * 20]), leader_epoch=replica.leader_epoch, now_ms=now_ms)
+        else:
+            assert log.read(1, 1 << 20, up_to_offset=log.log_end_offset).size == segment.size - second
+        return damages
+
+    monkeypatch.setattr(repairs, "find_damages", find_beside_a_cut)
+    log.found_rot(0, 1, "was met")
+    broker.node.repairs.look()
+    broker.shell.run_turns()
+    assert found == [1, 0]
+    assert not log.rot
+    broker.close()

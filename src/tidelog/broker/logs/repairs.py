@@ -214,6 +214,10 @@ class Repairs:
 
     def _found(self, repair: _Repair, segment: Segment, damages: list[Damage]) -> None:
         """Begins a round: reads that want what lies behind a damage pass it by from now on."""
+        if repair.log.truncations != repair.truncations:
+            # The log was cut meanwhile: other batches may stand where these were.
+            self._later(repair, 0)
+            return
         segment.rotten = {damage.position: damage.end for damage in damages if damage.end > damage.position}
         if damages and repair.segment is None:
             rot = repair.rot
