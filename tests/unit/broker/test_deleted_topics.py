@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidelog.broker.cluster.metadata_cache import MetadataCache
 from tidelog.controller.announcements import FULL_UPDATE, LEADER_DURING_DELETE
-from tidelog.model.identifiers import TopicId
+from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.protocol import messages
 
 A, AGAIN, B = (TopicId(bytes(15) + bytes([number])) for number in (1, 2, 3))
@@ -17,6 +17,8 @@ class Heard:
     def __init__(self) -> None:
         self.metadata = MetadataCache("cluster")
         self.told: list[frozenset[TopicId]] = []
+        self.gone: list[TopicPartition] = []
+        """Partitions, whose committed offsets go."""
         self.metadata.on_topics_deleted.append(self.told.append)
 
     def update(self, *topics: tuple[str, TopicId, list[int]], is_full: bool = False, leader: int = 1) -> None:
@@ -33,7 +35,7 @@ class Heard:
             )
             for name, topic_id, partitions in topics
         ]
-        self.metadata.update(
+        self.gone += self.metadata.update(
             request(controller_id=1, controller_epoch=1, type=FULL_UPDATE if is_full else 0, topic_states=states)
         )
 
@@ -60,6 +62,24 @@ def test_a_topic_whose_name_another_one_has_was_deleted() -> None:
     heard.update(("a", A, [0]))
     heard.update(("a", AGAIN, [0]))
     assert heard.told == [{A}]
+
+
+def test_partitions_of_a_topic_whose_name_another_one_has_are_gone() -> None:
+    """What groups have committed for them says nothing of the other one's records, and goes by the name alone."""
+    heard = Heard()
+    heard.update(("a", A, [0, 1]))
+    heard.update(("a", AGAIN, [0]), is_full=True)
+    assert heard.gone == [("a", 0), ("a", 1)]
+    heard.update(("a", AGAIN, [0, 1]))
+    assert len(heard.gone) == 2
+    assert heard.metadata.image.partition(TopicPartition("a", 1)) is not None
+
+
+def test_a_topic_that_gets_an_id_is_not_another_one() -> None:
+    heard = Heard()
+    heard.update(("a", NO_ID, [0]))
+    heard.update(("a", A, [0]))
+    assert heard.gone == []
 
 
 def test_topics_without_an_id_are_not_told_of() -> None:

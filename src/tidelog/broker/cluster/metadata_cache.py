@@ -72,7 +72,7 @@ class MetadataCache:
         """Addresses that gave orders as if they were the controller: each is logged once."""
 
     def update(self, request: messages.UpdateMetadataRequest) -> list[TopicPartition]:
-        """Takes in what the controller says; returns the partitions that are gone.
+        """Takes in what the controller says; returns the partitions that are gone, those of namesakes too.
 
         The live brokers are always all of them; the partitions are those that changed, or all there are where the
         request says so: then the others were deleted while this broker was not told. KafkaError STALE_CONTROLLER_EPOCH
@@ -86,12 +86,13 @@ class MetadataCache:
             for tell in self.on_brokers_changed:
                 tell()
         gone: list[TopicPartition] = []
+        replaced: list[TopicPartition] = []
         for topic in request.topic_states:
             for state in topic.partition_states:
                 if state.leader == LEADER_DURING_DELETE:
                     gone.append(TopicPartition(topic.topic_name, state.partition_index))
                 else:
-                    self._update_partition(topic.topic_name, TopicId(topic.topic_id), state)
+                    replaced += self._update_partition(topic.topic_name, TopicId(topic.topic_id), state)
         if request.type == FULL_UPDATE:
             told = {
                 (topic.topic_name, state.partition_index)
@@ -101,7 +102,7 @@ class MetadataCache:
             gone += [known for known, _ in image.partitions() if known not in told]
         self._remove(gone)
         self._tell_of_deleted()
-        return gone
+        return [*gone, *replaced]
 
     def check_controller_epoch(self, epoch: int) -> None:
         """KafkaError STALE_CONTROLLER_EPOCH when a newer controller is known."""
@@ -164,18 +165,22 @@ class MetadataCache:
 
     def _update_partition(
         self, topic: str, topic_id: TopicId, state: messages.UpdateMetadataRequest.UpdateMetadataPartitionState
-    ) -> None:
+    ) -> list[TopicPartition]:
+        """Gives the partitions of a deleted topic that was known by this name."""
         known = self.image.topics.get(topic)
+        replaced: list[TopicPartition] = []
         if known is None or (topic_id != ZERO_TOPIC_ID and known.topic_id != topic_id):
             if known is not None:
                 # Another incarnation: the partitions of the old one are not its own.
                 self._deleted_ids.add(known.topic_id)
+                if known.topic_id != ZERO_TOPIC_ID:
+                    replaced = [TopicPartition(topic, index) for index in known.partitions]
                 self.image.apply(TopicGone(topic))
             self.image.apply(TopicChanged(topic, topic_id))
             self.layout_changes += 1
         elif state.leader_epoch == NO_LEADER_EPOCH and state.partition_index in known.partitions:
             # The controller could not read the partition's state: the broker that leads it goes on.
-            return
+            return []
         image = PartitionImage(
             replicas=broker_ids(state.replicas),
             leader=BrokerId(state.leader),
@@ -189,6 +194,7 @@ class MetadataCache:
         if before is None or before.replicas != image.replicas:
             self.layout_changes += 1
         self.image.apply(PartitionChanged(topic, state.partition_index, image))
+        return replaced
 
     def _remove(self, partitions: list[TopicPartition]) -> None:
         for topic, partition in partitions:
