@@ -230,6 +230,52 @@ def test_what_is_told_in_vain_costs_no_state(node: Node) -> None:
     assert (len(machines), machines[0].names) == (1, ["n0"])
 
 
+def test_news_wait_until_the_partition_takes_appends(node: Node) -> None:
+    """A deleted topic's offsets go before anything is committed for one that has its name by then."""
+    shards, machines = shards_of(node)
+    leader = node.replicas.replica.leader
+    assert leader is not None
+    shards.ready(0)
+    leader.has_enough_replicas = False
+    machines[0].names = ["deleted"]
+    shards.tell_all(Sweep(0))
+    assert machines[0].names == ["deleted"]
+    leader.has_enough_replicas = True
+    shards.ask("k", Wake)
+    assert machines[0].names == ["n0"]
+
+
+def test_news_outlive_a_load_that_fails(node: Node) -> None:
+    """The next one's state has it that they are about."""
+    shards, _ = shards_of(node)
+    shards.ask("k", Wake)
+    node.shell.settle()
+    fresh, machines = shards_of(node)
+    node.replicas.replica.log.broken = True
+    fresh.leadership_changed(0)
+    fresh.tell_all(Wake(0))
+    node.shell.settle()
+    fresh.tell_all(Wake(0))
+    node.replicas.replica.log.broken = False
+    node.shell.run_timers()
+    assert machines[-1].names == ["n0", "began", "n2", "n3"]
+
+
+def test_news_go_with_the_leadership(node: Node) -> None:
+    """The next leader of the partition has heard of them, too."""
+    shards, machines = shards_of(node)
+    replica = node.replicas.replica
+    assert replica.leader is not None
+    shards.ready(0)
+    replica.leader.has_enough_replicas = False
+    shards.tell_all(Wake(0))
+    replica.leader = None
+    shards.leadership_changed(0)
+    replica.leader, replica.leader_epoch = Leader(), 1
+    shards.ask("k", Wake)
+    assert machines[-1].names == ["n0"]
+
+
 def test_a_sweep_asks_until_all_is_done(node: Node) -> None:
     """Each time with what the answer before has left, in a turn of its own; a mistake ends it for one coordinator."""
     shards, machines = shards_of(node)

@@ -58,7 +58,6 @@ class Shard(Generic[M]):
         "is_loaded",
         "machine",
         "markers",
-        "news",
         "replica",
         "requests",
         "term",
@@ -74,8 +73,6 @@ class Shard(Generic[M]):
         """The leader epoch for which it was loaded; under another one it is void."""
         self.machine = machine
         self.is_loaded = False
-        self.news: list[Any] = []
-        """Events without a reply that came while the state was loaded: handled when it is."""
         self.closed = False
         """It answers no requests any more."""
         self.failure: str | None = None

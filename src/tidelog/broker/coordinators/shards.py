@@ -91,6 +91,9 @@ class Shards(Generic[M]):
         """For metrics."""
         self._load_failures: Counter[int] = Counter()
         """[partition] -> attempts to load it that have failed in a row."""
+        self._news: dict[int, list[Any]] = {}
+        """[partition that is led here] -> events without a reply that came while its coordinator could not handle them:
+        it does before it writes anything else."""
 
     @property
     def on_committed(self) -> Callable[[Shard[M], Any], object] | None:
@@ -201,25 +204,34 @@ class Shards(Generic[M]):
         return True
 
     def tell_all(self, event: Any) -> None:
-        """Something that concerns all coordinators here and has no reply; one that is being loaded handles it then."""
+        """Something that concerns all coordinators here and has no reply; one that is being loaded, or cannot write
+        just now, handles it when it can."""
         for partition in self.led_partitions():
             shard = self._shards.get(partition)
-            if shard is None or not shard.is_current:
-                continue
-            if shard.is_loaded:
+            if shard is not None and shard.is_current and shard.is_loaded:
                 self._tell(shard, event)
             else:
-                shard.news.append(event)
+                self._news.setdefault(partition, []).append(event)
 
     def _tell(self, shard: Shard[M], event: Any) -> None:
         try:
             self._check_appends(shard, event)
             self._handle(shard, event)
         except KafkaError as error:
-            logger.warning("event not handled: partition=%s error=%s", shard.replica.topic_partition, error)
+            logger.warning("event handled later: partition=%s error=%s", shard.replica.topic_partition, error)
+            self._news.setdefault(shard.replica.topic_partition.partition, []).append(event)
         except Exception:
             # One coordinator's mistake must not keep the news from the others.
             logger.exception("event failed: partition=%s", shard.replica.topic_partition)
+
+    def _tell_news(self, shard: Shard[M]) -> None:
+        """Has the coordinator handle what came while it could not."""
+        partition = shard.replica.topic_partition.partition
+        news = self._news.pop(partition, [])
+        while news and shard.is_current:
+            self._tell(shard, news.pop(0))
+        if news:
+            self._news.setdefault(partition, []).extend(news)
 
     def sweep(self, make: Callable[[int, Any], Any]) -> None:
         """Has all coordinators here do what may take each of them several events; clients have their turns between.
@@ -391,7 +403,7 @@ class Shards(Generic[M]):
         self._shards.pop(partition).close()
         replica = self._led(partition)
         if replica is not None:
-            self._current(partition, replica).news = former.news
+            self._current(partition, replica)
 
     def _loaded(self, shard: Shard[M]) -> None:
         if not shard.is_current:
@@ -409,13 +421,11 @@ class Shards(Generic[M]):
             self._arm(shard)
         else:
             self._carry_out(shard, result, event)
-        news, shard.news = shard.news, []
-        for each in news:
-            if shard.is_current:
-                self._tell(shard, each)
+        self._tell_news(shard)
 
     def _drop(self, partition: int) -> None:
         self._load_failures.pop(partition, None)
+        self._news.pop(partition, None)
         shard = self._shards.pop(partition, None)
         if shard is not None:
             shard.close()
@@ -440,6 +450,10 @@ class Shards(Generic[M]):
         leader = shard.replica.leader
         if leader is not None and not leader.has_enough_replicas:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Too few replicas are in sync.")
+        if self._news:
+            self._tell_news(shard)
+            if shard.closed:
+                raise KafkaError(ErrorCode.NOT_COORDINATOR, "The coordinator begins anew.")
 
     def _handle(self, shard: Shard[M], event: Any, guard: VerificationGuard | None = None) -> bool:
         """Whether the event was one step of a longer work, and clients are to have their turn."""
