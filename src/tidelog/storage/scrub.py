@@ -71,6 +71,8 @@ class DirectoryScrub:
         """Of the pass under way, since the broker started."""
         self._segment: Segment | None = None
         """The one that is being read."""
+        self._truncations = 0
+        """The log's, when that was begun: behind a cut there may be other batches."""
         self._names: list[TopicPartition] | None = None
         """The logs still to be read, last first; None until the pass goes on in this process."""
 
@@ -131,15 +133,15 @@ class DirectoryScrub:
             closed_or_filled = (each for each in segments if each.size or each is not segments[-1])
             segment = next((each for each in closed_or_filled if each.base_offset >= first), None)
             if log is not None and segment is not None:
-                self._stand_at((*name, segment.base_offset), segment)
+                self._stand_at((*name, segment.base_offset), segment, log.truncations)
                 return log, segment
             names.pop()
         return None
 
-    def _stand_at(self, at: tuple[str, int, int], segment: Segment) -> None:
-        if at != self.at or segment is not self._segment:
+    def _stand_at(self, at: tuple[str, int, int], segment: Segment, truncations: int) -> None:
+        if at != self.at or segment is not self._segment or truncations != self._truncations:
             # A compaction may have put another in its place.
-            self.at, self.position, self._segment = at, 0, segment
+            self.at, self.position, self._segment, self._truncations = at, 0, segment, truncations
 
     def leave_segment(self) -> None:
         """The rest of the segment is not to be read in this pass."""
@@ -219,7 +221,7 @@ class Scrub:
         start, next_offset = scrub.position, scrub.next_offset if scrub.position else segment.base_offset
         if not start:
             scrub.transactions = transaction_scan(log, segment)
-        transactions, is_active = scrub.transactions, segment is log.active
+        transactions, is_active, truncations = scrub.transactions, segment is log.active, log.truncations
         outcome: list[Checked] = []
         flaws: list[IndexFlaws] = []
 
@@ -247,6 +249,9 @@ class Scrub:
                 return
             (checked,) = outcome
             scrub.bytes_read += self.slice_bytes
+            if log.truncations != truncations:
+                # The log was cut beside the slice: the next one reads the segment again.
+                return
             is_same = transactions is not None and log.truncations == transactions.truncations
             if flaws and is_same and log.segment_check(segment) is not None:
                 mend_transaction_index(log, segment, flaws[0])

@@ -144,3 +144,28 @@ def test_a_segment_that_another_has_replaced_is_read_from_its_beginning(
     log.segments = [new, *log.segments[1:]]
     assert scrub.next_task(INTERVAL_MS) is not None
     assert scrub.directories[0].position == 0
+
+
+@pytest.mark.parametrize("is_beside", [False, True], ids=["between two slices", "beside a slice"])
+def test_a_segment_that_is_cut_is_read_from_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_beside: bool
+) -> None:
+    """Other batches, of other sizes, stand at the place that the scrub had come to, or comes to: that is no rot."""
+    monkeypatch.setattr(scrub_module, "SLICE_BYTES", 100)
+    clock = StandingClock()
+    manager = open_manager(tmp_path, clock=clock)
+    log = manager.create(TP, None, LogConfig())
+    for _ in range(6):
+        log.append(batch(b"." * 60), leader_epoch=0, now_ms=NOW_MS)
+    scrub = scrub_of(manager, clock)
+    assert len(run(scrub, 1)) == 1
+    assert scrub.directories[0].position > 0
+    task = scrub.next_task(INTERVAL_MS) if is_beside else None
+    log.truncate_to(0)
+    for _ in range(6):
+        log.append(batch(b"." * 75), leader_epoch=1, now_ms=NOW_MS)
+    if task is not None:
+        run_now(task)
+    run(scrub)
+    assert found(manager) == []
+    assert scrub.directories[0].rotten == 0
