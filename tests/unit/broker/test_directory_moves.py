@@ -258,6 +258,22 @@ def test_a_deleted_topic_leaves_no_copy(broker: Broker, tmp_path: Path) -> None:
     assert len(broker.node.moves) == 0
 
 
+def test_a_topic_of_the_same_name_moves_where_the_deleted_one_was_to_go(broker: Broker, tmp_path: Path) -> None:
+    """The former move has not noticed yet that its replica is gone, since the rate is used up."""
+    fill(broker, 20)
+    set_rate(broker, 10_000)
+    alter(broker, tmp_path / "second")
+    broker.shell.advance(1_000)
+    broker.delete("t")
+    broker.lead("t", topic_id=bytes(15) + b"9")
+    assert len(broker.node.moves) == 1
+    records = fill(broker, 2)
+    assert alter(broker, tmp_path / "second") is ErrorCode.NONE
+    broker.shell.advance(60_000)
+    assert broker.replica("t").log.owner.path == f"{tmp_path}/second"
+    assert values(broker) == records
+
+
 @pytest.mark.parametrize("start", [12, 190])
 def test_records_deleted_meanwhile_stay_deleted(broker: Broker, tmp_path: Path, start: int) -> None:
     """DeleteRecords of what is copied already; and behind it, where the copy begins anew at the log's new beginning."""

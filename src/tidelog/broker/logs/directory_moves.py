@@ -138,10 +138,10 @@ class Moves:
         if replica.log.is_offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {topic_partition} is offline")
         move = self._moves.get(topic_partition)
-        if move is not None and move.directory is directory:
+        if move is not None and move.replica is replica and move.directory is directory:
             return
         if move is not None:
-            self._end(move, "another directory is asked for")
+            self._end(move, "another directory is asked for, or for another replica")
         if replica.log.owner is directory:
             return
         if logs.offline_directories:
