@@ -131,6 +131,9 @@ class LogManager:
         self.missing: dict[TopicPartition, int] = {}
         """Partitions without a folder, with the high watermark by which a checkpoint still names them: deleted just
         before a crash, or lost."""
+        self._named_only: set[TopicPartition] = set()
+        """Partitions that checkpoints named at the start in directories without their folders: removed by an earlier
+        life of the broker, or only copied there. Those that were made or removed since are not among them."""
         self.wanted_directories: dict[TopicPartition, str] = {}
         """Where logs are to be created that are not here yet (AlterReplicaLogDirs); in memory only, as in Kafka."""
 
@@ -171,6 +174,7 @@ class LogManager:
             found = (*partitions, *futures)
             named = {*recovery_points, *start_offsets, *high_watermarks, *cleaned}
             directory.removed.update(named.difference(dict(partitions)))
+            self._named_only |= directory.removed
             self.missing.update(
                 {each: mark for each, mark in high_watermarks.items() if each in directory.removed and mark}
             )
@@ -398,6 +402,7 @@ class LogManager:
         except OSError as error:
             raise directory.refused(error, f"creating {topic_partition}") from error
         self._add(log, directory)
+        self._named_only.discard(topic_partition)
         self.wanted_directories.pop(topic_partition, None)
         directory.created.append(path)
         directory.needs_sync = True
@@ -487,9 +492,10 @@ class LogManager:
 
     def may_be_offline(self, topic_partition: TopicPartition) -> bool:
         """Whether a log that is not known may lie in a directory that is offline; not one that was removed here."""
-        return bool(self.offline_directories) and not any(
+        was_removed = topic_partition not in self._named_only and any(
             topic_partition in directory.removed for directory in self.directories if directory.failure is None
         )
+        return bool(self.offline_directories) and not was_removed
 
     def mark_stray(self, topic_partition: TopicPartition) -> bool:
         """Puts aside a log that the cluster does not know: its folder is renamed and never removed by us."""
@@ -514,6 +520,7 @@ class LogManager:
         directory.flush_retries.pop(topic_partition, None)
         directory.truncations.pop(topic_partition, None)
         directory.removed.add(topic_partition)
+        self._named_only.discard(topic_partition)
         directory.needs_sync = True
         return log
 

@@ -422,6 +422,27 @@ def test_a_directory_that_cannot_be_written_is_offline(tmp_path: Path) -> None:
     assert manager.create(TP, TOPIC_ID).directory.startswith(str(tmp_path / "d1"))
 
 
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_a_log_of_which_another_directory_had_a_copy_may_be_offline(tmp_path: Path, is_dropped: bool) -> None:
+    """That one's checkpoints name it, and it has no folder there; it was not removed for that. One made since was."""
+    manager = open_manager(*directories(tmp_path, 2))
+    fill(manager.create(TP, TOPIC_ID, log_dir=str(tmp_path / "d0")), 3)
+    manager.futures.create(TP, manager.directories[1])
+    for task in manager.maintenance.checkpoint_tasks():
+        run_now(task)
+    if is_dropped:
+        manager.futures.delete(TP)
+    manager.abandon()
+    disk = FaultyDisk()
+    disk.fail("make_directories", "/d0", errno.EROFS)
+    manager = open_manager(*directories(tmp_path, 2), disk=disk)
+    assert manager.get(TP) is None
+    assert manager.may_be_offline(TP)
+    manager.create(TP, TOPIC_ID)
+    manager.delete(TP)
+    assert not manager.may_be_offline(TP)
+
+
 def test_an_unreadable_checkpoint_means_recovery(tmp_path: Path) -> None:
     """It costs time, never records; what a checkpoint alone knows falls back to what is safe."""
     manager, log = open_log(tmp_path)
