@@ -9,6 +9,7 @@ import errno
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -290,6 +291,22 @@ def test_a_log_that_is_cut_meanwhile(tmp_path: Path) -> None:
     finish(manager)
     assert is_clean(log)
     check(log, end=cut + COUNT, start=cut)
+    manager.close()
+
+
+def test_a_log_that_is_to_keep_younger_records_meanwhile(tmp_path: Path) -> None:
+    """min.compaction.lag.ms was raised, and that acknowledged: nothing more goes by the former one."""
+    manager, log = begun(tmp_path)
+    in_the_middle(manager, Path(log.directory))
+    log.set_config(replace(CONFIG, min_compaction_lag_ms=1_000_000))
+    before = found_in(log)
+    finish(manager)
+    assert found_in(log) == before
+    assert not names(Path(log.directory), MARKED)
+    log.set_config(CONFIG)
+    finish(manager)
+    assert is_clean(log)
+    check(log)
     manager.close()
 
 

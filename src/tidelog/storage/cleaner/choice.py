@@ -44,6 +44,8 @@ class LogToClean:
     """Of segments with dirty records below the boundary."""
     delay_ms: int
     """By how much the oldest dirty segment is past `max.compaction.lag.ms`."""
+    lag_ms: int
+    """`min.compaction.lag.ms`, by which the boundary was drawn."""
 
     @property
     def cleanable_ratio(self) -> float:
@@ -114,6 +116,7 @@ def log_to_clean(log: Log, offsets: CleanableOffsets, now_ms: int) -> LogToClean
         clean_bytes=sum(segment.size for segment in segments if segment.base_offset < first_dirty),
         cleanable_bytes=sum(segment.size for segment in dirty),
         delay_ms=_compaction_delay_ms(log, first_dirty, now_ms),
+        lag_ms=log.config.min_compaction_lag_ms,
     )
 
 

@@ -2,8 +2,8 @@
 
 A slice reads and writes in any thread; what it leads to happens between slices, in the thread that owns the log. There
 it is also found out whether the log is still the one that the cleaning began with. Where it was cut, deleted, is being
-moved to another directory, or is compacted no more, the cleaning is given up: what it has replaced so far is as good as
-what was there before.
+moved to another directory, is compacted no more, or is to keep younger records than before, the cleaning is given up:
+what it has replaced so far is as good as what was there before.
 """
 
 from __future__ import annotations
@@ -75,10 +75,11 @@ class Cleaning:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the log has been cut, is to be cut, or serves no more."""
+        """Whether the log has been cut, is to be cut, serves no more, or is to keep more than when it was chosen."""
         log = self.log
         is_cut = log.durability.truncations != self._truncations or log.truncation_is_pending
-        return is_cut or log.folder.is_deleted or log.is_offline
+        keeps_more = log.config.min_compaction_lag_ms > self._to_clean.lag_ms
+        return is_cut or keeps_more or log.folder.is_deleted or log.is_offline
 
     @property
     def is_writing(self) -> bool:
