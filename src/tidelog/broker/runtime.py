@@ -315,6 +315,7 @@ class Runtime:
         node.marks.on_change = self._marks_changed
         node.refused_settings = lambda values: refusal(self._tls, self.config.altered(values))
         node.marks.on_tails_settled = lambda: self._shell.in_pool(logs.keep_boot_id)
+        node.marks.on_losses_told = lambda: self._shell.in_pool(logs.keep_properties)
         node.metadata.on_brokers_changed.append(self._brokers_changed)
         node.config_handler.settings_loaded(self._stored)
 

@@ -92,7 +92,10 @@ class LogDirectory:
         self.sizes_at_stop: Mapping[TopicPartition, Mapping[int, int]] = {}
         """Bytes of each segment at a clean stop, by base offset; nothing of a partition of which they are not known."""
         self.is_new = False
-        """Whether it had no owner before."""
+        """Whether it had no owner before. `meta.properties` is not written before that was told (`keep_properties`)."""
+        self.missing: dict[TopicPartition, int] = {}
+        """Partitions without a folder here, with the high watermark by which the checkpoint names them; it goes on to
+        do so until that was told."""
         self.written: dict[str, bytes] = {}
         """[checkpoint file] -> content last written, or about to be, to leave out writes that change nothing"""
         self._checkpoint_lock = threading.Lock()
@@ -329,8 +332,15 @@ class LogDirectory:
             found.directory_id or format_topic_id(directory_id()),
             found.version,
         )
-        if self.properties != found and found.version == 0:
+        if self.properties != found and found.version == 0 and not self.is_new:
             replace_file(self._disk, file, encode_meta_properties(self.properties))
+
+    def keep_properties(self) -> None:
+        """Makes a new directory its owner's: a later start takes what is not in it for logs that never were. Blocks.
+        OSError."""
+        if self.is_new and self.properties is not None:
+            replace_file(self._disk, f"{self._path}/{META_PROPERTIES}", encode_meta_properties(self.properties))
+            self.is_new = False
 
     def read_offsets(self, name: str) -> dict[TopicPartition, int]:
         """A checkpoint; an unreadable one counts as empty: offsets are then found by recovery."""
@@ -384,7 +394,8 @@ class LogDirectory:
             if self.knows_cleaned:
                 contents.append((CLEANER_CHECKPOINT, cleaned))
         if high_watermarks:
-            contents.append((REPLICATION_CHECKPOINT, {tp: log.kept_high_watermark for tp, log in self.logs.items()}))
+            high_watermarks_kept = {tp: log.kept_high_watermark for tp, log in self.logs.items()}
+            contents.append((REPLICATION_CHECKPOINT, self.missing | high_watermarks_kept))
         writes = []
         for name, offsets in contents:
             content = encode_offsets(offsets)
@@ -403,6 +414,7 @@ class LogDirectory:
         """
         if topic_partition not in self.removed:
             return
+        self.missing.pop(topic_partition, None)
         if self.is_checkpointing:
             # What the task under way is to write is not there yet, and may be older than the removal: all is written
             # here, and the task leaves out what has become old.

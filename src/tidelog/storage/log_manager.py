@@ -175,9 +175,10 @@ class LogManager:
             named = {*recovery_points, *start_offsets, *high_watermarks, *cleaned}
             directory.removed.update(named.difference(dict(partitions)))
             self._named_only |= directory.removed
-            self.missing.update(
-                {each: mark for each, mark in high_watermarks.items() if each in directory.removed and mark}
-            )
+            directory.missing = {
+                each: mark for each, mark in high_watermarks.items() if each in directory.removed and mark
+            }
+            self.missing |= directory.missing
 
             recovering = [self._to_recover(directory, path, recovery_points.get(each, 0)) for each, path in found]
             progress.directory_begins(directory.path, recovering)
@@ -326,6 +327,21 @@ class LogManager:
     def has_new_directory(self) -> bool:
         """Whether a directory was used for the first time: it may stand in the place of one that was lost."""
         return any(directory.is_new for directory in self.directories)
+
+    def losses_told(self) -> None:
+        """The cluster has been told which logs are missing here; `keep_properties` does the rest of it."""
+        self.missing.clear()
+        for directory in self.directories:
+            directory.missing.clear()
+
+    def keep_properties(self) -> None:
+        """Later starts look no more for logs that new directories lack. Blocks; one that fails goes offline."""
+        for directory in self.directories:
+            if directory.failure is None:
+                try:
+                    directory.keep_properties()
+                except OSError as error:
+                    directory.task_failed(error, "writing meta.properties")
 
     @property
     def cluster_id(self) -> str | None:

@@ -17,7 +17,9 @@ from tidelog.metadata.replica_marks import MARKS, ReplicaDamage
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import LeaderEpoch, Offset, TopicPartition
 from tidelog.ports.disk import Bytes
+from tidelog.ports.real import SystemClock, SystemDisk
 from tidelog.protocol import messages
+from tidelog.storage.log_manager import LogManager
 
 T0 = TopicPartition("t", 0)
 RECORDS = 20
@@ -113,6 +115,40 @@ def test_a_damaged_leader_that_is_back_first_waits_for_another(tmp_path: Path, h
             await eventually(lambda: not brokers.running[0].node.marks.damaged)
             await eventually(lambda: marks(brokers) == [])
             assert await produce(await brokers.connect(2), 1) == ErrorCode.NONE
+
+    run(check())
+
+
+@pytest.mark.parametrize("harm", [shutil.rmtree, lose_directory])
+@pytest.mark.parametrize("is_stopped", [True, False], ids=["stopped", "killed"])
+def test_a_start_that_ends_before_the_store_knows_forgets_no_loss(
+    tmp_path: Path, harm: Callable[[Path], None], is_stopped: bool
+) -> None:
+    """Its logs were loaded, and nothing was told yet: the next start is to tell that the log is gone."""
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 2, **SETTINGS) as brokers:
+            await filled(brokers, [0, 1])
+            whole = bytes(content(brokers, 1))
+            await brokers.kill_all()
+            harm(folder(tmp_path, 0))
+            logs = LogManager(
+                disk=SystemDisk(),
+                clock=SystemClock(),
+                log_dirs=[str(folder(tmp_path, 0).parent)],
+                broker_id=0,
+                cluster_id=None,
+            )
+            logs.open()
+            if is_stopped:
+                logs.close()
+            else:
+                logs.abandon()
+            await brokers.start(0)
+            assert leader(brokers, 0) == -1
+            await brokers.start(1)
+            await eventually(lambda: isr(brokers, 0) == {0, 1})
+            assert content(brokers, 0) == content(brokers, 1) == whole
 
     run(check())
 

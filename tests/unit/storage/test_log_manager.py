@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -339,7 +340,9 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("broker_id", "cluster_id"), [(1, "cluster"), (0, "other")])
 def test_a_directory_of_another_owner_is_refused(tmp_path: Path, broker_id: int, cluster_id: str) -> None:
     """meta.properties says whose it is."""
-    open_manager(tmp_path).close()
+    manager = open_manager(tmp_path)
+    manager.keep_properties()
+    manager.close()
     with pytest.raises(WrongLogDirectory, match=r"meta\.properties"):
         open_manager(tmp_path, broker_id=broker_id, cluster_id=cluster_id)
     open_manager(tmp_path, cluster_id=None).close()
@@ -594,3 +597,43 @@ def test_a_log_made_anew_while_checkpoints_are_written(tmp_path: Path, deleted_f
     assert f"{TP.topic} {TP.partition} 2" not in checkpoint.read_text()
     assert "other 0 1" in checkpoint.read_text()
     manager.close()
+
+
+def test_what_is_missing_is_known_until_it_was_told(tmp_path: Path) -> None:
+    """Neither a kill nor a clean stop before that hides that a directory was replaced, or that a folder is gone."""
+    manager = open_manager(tmp_path / "a", tmp_path / "b")
+    assert manager.has_new_directory
+    manager.abandon()
+    manager = open_manager(tmp_path / "a", tmp_path / "b")
+    assert manager.has_new_directory
+    manager.losses_told()
+    manager.keep_properties()
+    log = manager.create(TP, None)
+    fill(log, 3)
+    log.update_high_watermark(3)
+    manager.close()
+    shutil.rmtree(log.directory)
+    for _ in range(2):
+        manager = open_manager(tmp_path / "a", tmp_path / "b")
+        assert (manager.missing, manager.has_new_directory) == ({TP: 3}, False)
+        manager.close()
+    manager = open_manager(tmp_path / "a", tmp_path / "b")
+    manager.losses_told()
+    manager.close()
+    assert open_manager(tmp_path / "a", tmp_path / "b").missing == {}
+
+
+def test_a_log_made_anew_lacks_nothing(tmp_path: Path) -> None:
+    """Of another topic, say, whose name the missing log had."""
+    manager = open_manager(tmp_path)
+    log = manager.create(TP, None)
+    fill(log, 3)
+    log.update_high_watermark(3)
+    manager.close()
+    shutil.rmtree(log.directory)
+    manager = open_manager(tmp_path)
+    manager.create(TP, None)
+    manager.abandon()
+    again = open_manager(tmp_path).get(TP)
+    assert again is not None
+    assert again.damage is None

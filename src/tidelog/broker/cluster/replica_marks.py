@@ -62,6 +62,8 @@ class ReplicaMarks:
         """Called when the store is to be written."""
         self.on_tails_settled: Callable[[], object] = lambda: None
         """Called when `may_lack_tails` has become false."""
+        self.on_losses_told: Callable[[], object] = lambda: None
+        """Called once, when the store knows which logs are missing here."""
         self._is_taken_in = False
         """Whether the controller has taken this broker in, and told it all there is."""
         self._damaged: dict[TopicPartition, ReplicaMark] = {}
@@ -70,6 +72,9 @@ class ReplicaMarks:
         self._was_out_of_sync: set[TopicPartition] = set()
         """Damaged replicas that were seen outside their ISR since: once inside again, they are whole."""
         self._has_looked = False
+        self._is_to_tell = False
+        """Whether the store does not know yet which logs that look has found missing. A look while a directory is
+        offline has found none, and the next start is to look again."""
         self._writing = asyncio.Lock()
         for log in logs.logs():
             if log.damage is not None:
@@ -200,6 +205,7 @@ class ReplicaMarks:
         found = await self._read(store, names or ())
         stops = self._stops()
         if not self._has_looked:
+            self._is_to_tell = not self._logs.offline_directories
             lost = await lost_logs(store, self._broker_id, self._logs)
             self._adopt(found)
             self._damaged = {**lost, **self._damaged}
@@ -226,6 +232,10 @@ class ReplicaMarks:
         )
         await results([store.delete(path) for path in gone], NoNode)
         self._written = wanted
+        if self._is_to_tell:
+            self._is_to_tell = False
+            self._logs.losses_told()
+            self.on_losses_told()
         if names is not None and not wanted and not any(stops.values()):
             await results([store.delete(MARKS)], NoNode, NotEmpty)
 
