@@ -475,7 +475,8 @@ class LogDirectory:
         self._disk.fsync_directory(folder)
 
     def close(self, broker_epoch: int) -> None:
-        """Closes the logs, syncs, writes the checkpoints, and says that the stop was clean; releases the lock.
+        """Closes the logs, syncs, writes the checkpoints, and says that the stop was clean, unless the next start is to
+        recover the logs all the same; releases the lock.
 
         The number of syncs is bounded, however many logs there are.
         """
@@ -494,7 +495,9 @@ class LogDirectory:
                 for log in self.logs.values():
                     log.synced()
                 self.write_checkpoints(self.checkpoint_writes())
-                if not self._is_damaged:
+                # Logs that may lack their tails are to say so again at the next start: after a clean stop it would take
+                # them for complete.
+                if not self._is_damaged and not self.may_lack_tails:
                     self._write_sizes(broker_epoch)
                     shutdown = encode_clean_shutdown(CleanShutdown(broker_epoch))
                     replace_file(self._disk, f"{self._path}/{CLEAN_SHUTDOWN}", shutdown)

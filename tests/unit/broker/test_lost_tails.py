@@ -68,6 +68,31 @@ def test_what_one_disk_has_kept_is_not_lost(tmp_path: Path) -> None:
     run(check())
 
 
+def test_a_clean_stop_during_the_wait_takes_nothing_back(tmp_path: Path) -> None:
+    """The first one back is stopped and started again before the others come: it lacks what it lacked."""
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 3, **SETTINGS) as brokers:
+            await filled(brokers)
+            kept = bytes(content(brokers, 1))
+            await brokers.kill_all()
+            for number, records in enumerate((12, 20, 15)):
+                boot_anew(tmp_path, number, records)
+            await brokers.start(0)
+            assert leader(brokers, 0) == -1
+            await brokers.stop(0)
+            await brokers.start(0)
+            assert leader(brokers, 0) == -1
+            await brokers.start(2)
+            await brokers.start(1)
+            await eventually(lambda: leader(brokers, 0) == 1)
+            await eventually(lambda: isr(brokers, 0) == {0, 1, 2})
+            assert content(brokers, 0) == content(brokers, 2) == kept
+            await eventually(lambda: marks(brokers) == [])
+
+    run(check())
+
+
 def test_the_wait_for_those_that_stay_away_ends(tmp_path: Path) -> None:
     async def check() -> None:
         async with brokers_of(str(tmp_path), 3, **SETTINGS, isr_return_wait_ms=300) as brokers:

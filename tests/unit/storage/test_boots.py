@@ -64,6 +64,21 @@ def test_what_may_be_lost_is_remembered_until_elections_know() -> None:
     assert not opened(disk).may_lack_tails
 
 
+def test_what_may_be_lost_is_remembered_by_a_clean_stop() -> None:
+    """Before elections know, too: no log has become longer by it."""
+    disk = FaultyMemoryDisk()
+    opened(disk).abandon()
+    disk.boot = "second boot"
+    opened(disk).close()
+    manager = opened(disk)
+    assert manager.may_lack_tails
+    manager.keep_boot_id()
+    manager.close()
+    manager = opened(disk)
+    assert not manager.may_lack_tails
+    assert not manager.stopped_uncleanly
+
+
 @pytest.mark.parametrize("boot", [None, "first boot"])
 def test_what_is_not_known_counts_as_another_boot(boot: str | None) -> None:
     """A machine that does not say; an earlier version, which has left no file."""
