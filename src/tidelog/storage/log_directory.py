@@ -121,10 +121,10 @@ class LogDirectory:
         self._is_damaged = False
         self.removed: set[TopicPartition] = set()
         """Of logs that are not here any more, and that a checkpoint file may still name."""
-        self.recovery_written: Mapping[TopicPartition, int] = {}
-        """The recovery points as they stand in their file: a crash cannot take back what is below."""
-        self._recovery_draft: tuple[bytes, Mapping[TopicPartition, int]] = (b"", {})
-        """Of the newest content that is to be written there."""
+        self.offsets_written: dict[str, Mapping[TopicPartition, int]] = {}
+        """[checkpoint file] -> the offsets as they stand there: a crash cannot take them back."""
+        self._drafts: dict[str, tuple[bytes, Mapping[TopicPartition, int]]] = {}
+        """[checkpoint file] -> the newest content that is to be written there, and its offsets."""
         self.created: list[str] = []
         """Partition folders made since the last sync."""
         self.needs_sync = False
@@ -401,8 +401,7 @@ class LogDirectory:
             content = encode_offsets(offsets)
             if self.written.get(name) != content:
                 self.written[name] = content
-                if name == RECOVERY_POINT_CHECKPOINT:
-                    self._recovery_draft = (content, offsets)
+                self._drafts[name] = (content, offsets)
                 writes.append((f"{self._path}/{name}", content))
         return writes
 
@@ -438,12 +437,13 @@ class LogDirectory:
     def write_checkpoints(self, writes: list[tuple[str, bytes]]) -> None:
         """Replaces the files, but for those of which something newer has been written since; in any thread. OSError."""
         for path, content in writes:
+            name = path.rpartition("/")[2]
             with self._checkpoint_lock:
-                if self.written.get(path.rpartition("/")[2]) == content:
+                if self.written.get(name) == content:
                     replace_file(self._disk, path, content)
-                    draft, offsets = self._recovery_draft
+                    draft, offsets = self._drafts[name]
                     if content is draft:
-                        self.recovery_written = offsets
+                        self.offsets_written[name] = offsets
         self.checkpoints_are_behind = False
 
     def sync_folders(self, created: list[str]) -> None:

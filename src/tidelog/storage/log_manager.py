@@ -124,7 +124,7 @@ class LogManager:
             self._logs,
             self.settings.cleaner,
             is_moving=lambda partition: self.futures.get(partition) is not None,
-            recovery_written=self._recovery_written,
+            offset_written=self._offset_written,
             checkpoint_task=self._checkpoint_task,
         )
         """Compacts the logs; its tasks are to be asked for, and run, one at a time."""
@@ -169,7 +169,8 @@ class LogManager:
             high_watermarks = directory.read_offsets(REPLICATION_CHECKPOINT)
             cleaned = directory.read_offsets(CLEANER_CHECKPOINT)
             directory.knows_cleaned = bool(cleaned)
-            directory.recovery_written = recovery_points
+            directory.offsets_written[RECOVERY_POINT_CHECKPOINT] = recovery_points
+            directory.offsets_written[CLEANER_CHECKPOINT] = cleaned
             partitions, futures, deleted = directory.partition_folders()
             found = (*partitions, *futures)
             named = {*recovery_points, *start_offsets, *high_watermarks, *cleaned}
@@ -370,8 +371,8 @@ class LogManager:
         """How many logs there are, offline ones too."""
         return len(self._logs)
 
-    def _recovery_written(self, topic_partition: TopicPartition) -> int:
-        return directory_of(self._logs[topic_partition]).recovery_written.get(topic_partition, 0)
+    def _offset_written(self, checkpoint: str, topic_partition: TopicPartition) -> int | None:
+        return directory_of(self._logs[topic_partition]).offsets_written.get(checkpoint, {}).get(topic_partition)
 
     def _checkpoint_task(self, topic_partition: TopicPartition) -> DiskTask | None:
         return self.maintenance.checkpoint_task(directory_of(self._logs[topic_partition]))

@@ -491,3 +491,30 @@ def test_a_roll_between_the_steps_of_a_replacement_and_a_power_cut(seed: int) ->
     assert again is not None
     assert {record.key: record.value for record in read_all(again)} == before
     manager.abandon()
+
+
+def test_a_power_cut_after_the_first_cleaning_and_another_policy(tmp_path: Path) -> None:
+    """What was cleaned counts as cleaned from the first replacement on, also where the policy is `delete` by the next
+    start: the files that the cleaned segment replaced are no gap of retention's, with which it would have to go."""
+    disk, clock = FaultyMemoryDisk(), StandingClock()
+    manager = open_manager(MEMORY, disk=disk, clock=clock, config=CONFIG, settings=SETTINGS)
+    log = manager.create(TP, TOPIC_ID)
+    for segment in ([b"a"], [b"k"], [b"k"], [b"k", b"l", b"m"], [b"n"]):
+        for name in segment:
+            log.append(batch(VALUE, key=name), leader_epoch=0, now_ms=NOW_MS)
+        log.roll(NOW_MS)
+    log.update_high_watermark(log.log_end_offset)
+    run_now(log.flush_task())
+    for task in manager.maintenance.checkpoint_tasks():
+        run_now(task)
+    assert manager.cleaner.run_due() == 1
+    kept = [(record.offset, record.key) for record in read_all(log)]
+    assert kept == [(0, b"a"), (3, b"k"), (4, b"l"), (5, b"m"), (6, b"n")]
+    assert [segment.base_offset for segment in log.segments] == [0, 3, 6, 7]
+    manager.abandon()
+    disk.boot = "second boot"
+    manager = open_manager(MEMORY, disk=disk, clock=clock, settings=SETTINGS)
+    again = manager.get(TP)
+    assert again is not None
+    assert [(record.offset, record.key) for record in read_all(again)] == kept
+    assert not again.is_gapless

@@ -126,10 +126,6 @@ class Cleaning:
                 self._cleaned = None  # `give_up` must not remove it any more.
         if steps is not None:
             self._steps_left = steps
-            if self.log.cleaned_offset is None:
-                # A log that has gaps between its segments is known as such, also when this cleaning does not end.
-                self.log.cleaned_offset = Offset(self._to_clean.first_dirty_offset)
-                self.log.mark_changed()
             return
         self._cleaned = None
         # Retention took what it was made from. Of that it is not missed; the others are dirty still.

@@ -10,7 +10,7 @@ Where there is no room, or no descriptor, for what a cleaning writes, nothing is
 
 The flush, and a checkpoint of the recovery point, come first because a cleaning must not rest on what a power cut may
 take: a record that supersedes others, the marker that ended a transaction. And because recovery takes gaps above the
-recovery point for losses.
+recovery point for losses. The checkpoint says of a log's first cleaning that there was one before it replaces anything.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.model.errors import KafkaError
+from tidelog.model.identifiers import Offset
 from tidelog.storage.cleaner.choice import cleanable_offsets, filthiest, log_to_clean, warm
 from tidelog.storage.cleaner.errors import Uncleanable
 from tidelog.storage.cleaner.report import CleanerReport
 from tidelog.storage.cleaner.settings import CleanerSettings
 from tidelog.storage.errors import CorruptFile
+from tidelog.storage.file_names import CLEANER_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from tidelog.storage.tasks import SimpleTask
 
 if TYPE_CHECKING:
@@ -72,14 +74,14 @@ class LogCleaner:
         settings: CleanerSettings,
         *,
         is_moving: Callable[[TopicPartition], bool],
-        recovery_written: Callable[[TopicPartition], int],
+        offset_written: Callable[[str, TopicPartition], int | None],
         checkpoint_task: Callable[[TopicPartition], DiskTask | None],
     ) -> None:
         """`logs` are the broker's, as they are at any time. Without `random` the key maps' digests can be guessed.
 
-        `is_moving`: a log is being copied to another directory, and has to stay as it is meanwhile. `recovery_written`
-        is a log's recovery point as its checkpoint file has it, which `checkpoint_task` writes anew; None where others
-        are at it.
+        `is_moving`: a log is being copied to another directory, and has to stay as it is meanwhile. `offset_written` is
+        what a checkpoint file has of a log, if anything; `checkpoint_task` writes these files anew, and is None where
+        others are at it.
         """
         self.settings = settings
         """May be replaced; a cleaning under way goes on with those it began with, but for the throttle."""
@@ -91,7 +93,7 @@ class LogCleaner:
         self._random = random
         self._logs = logs
         self._is_moving = is_moving
-        self._recovery_written = recovery_written
+        self._offset_written = offset_written
         self._checkpoint_task = checkpoint_task
         self._found: _Found | None = None
         """The log to be cleaned next, once it is durable."""
@@ -235,16 +237,22 @@ class LogCleaner:
     # Cleaning it.
 
     def _flush(self) -> DiskTask | None:
-        """What makes the log durable that was found; None when nothing is left to do, or others are at it."""
+        """What makes the log durable that was found, and known as one that is cleaned; None when nothing is left to do,
+        or others are at it."""
         assert self._found is not None
         to_clean, end, point, truncations = self._found
         log = to_clean.log
         if self._is_kept_from(log) or log.durability.truncations != truncations:
             self._found = None
             return None
+        if log.cleaned_offset is None:
+            # It may have gaps from the first replacement on. A later start is to know that whatever the settings are by
+            # then: it would take the segments that were replaced for ones that retention was removing.
+            log.cleaned_offset = Offset(to_clean.first_dirty_offset)
+            log.mark_changed()
         if log.flushed_offset < end or log.recovery_point < point:
             task = self._flush_task(log)
-        elif self._recovery_written(log.topic_partition) < point:
+        elif not self._is_written_down(log, point):
             task = self._checkpoint_task(log.topic_partition)
         else:
             self._found = None
@@ -259,6 +267,12 @@ class LogCleaner:
             self._next_ms = self._clock.monotonic_ms() + _WAIT_MS
             return None
         return self._watched(task)
+
+    def _is_written_down(self, log: Log, point: int) -> bool:
+        """Whether the checkpoints have a recovery point that high, and the log as one that is cleaned."""
+        recovery_point = self._offset_written(RECOVERY_POINT_CHECKPOINT, log.topic_partition) or 0
+        is_known = self._offset_written(CLEANER_CHECKPOINT, log.topic_partition) is not None
+        return recovery_point >= point and is_known
 
     def _flush_task(self, log: Log) -> DiskTask | None:
         try:
