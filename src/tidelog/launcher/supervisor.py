@@ -33,6 +33,7 @@ from tidelog.launcher.foreground import run_all
 from tidelog.launcher.last_life import end_last_life
 from tidelog.launcher.plan import Plan
 from tidelog.launcher.ports import ReservedPort
+from tidelog.ports.disk import make_durable_directories
 from tidelog.ports.real import SystemClock, SystemDisk, SystemNetwork, SystemRandom
 from tidelog.protocol import messages
 from tidelog.store.errors import StoreError
@@ -126,7 +127,7 @@ class Supervisor:
         # The brokers have the same limit: one that is too low is found before anything is touched.
         allot(raise_file_limit())
         try:
-            os.makedirs(self.plan.data, exist_ok=True)
+            make_durable_directories(self._disk, self.plan.data)
             self.store.open()
             await end_last_life(self._configs, self.plan.data, self.store, self._disk)
             for broker_id in self.plan.ids:

@@ -216,6 +216,19 @@ def sync_file(file: File) -> None:
         raise SyncFailed(error.errno, error.strerror or str(error), file.path) from error
 
 
+def make_durable_directories(disk: Disk, path: str) -> None:
+    """As `Disk.make_directories`; the names of those that were absent are durable, too. OSError."""
+    absent = []
+    above = path.rstrip("/")
+    while above and not disk.exists(above):
+        absent.append(above)
+        above = above.rpartition("/")[0]
+    disk.make_directories(path)
+    for made in absent:
+        parent, slash, _ = made.rpartition("/")
+        disk.fsync_directory(parent or slash or ".")
+
+
 def replace_file(disk: Disk, path: str, content: bytes) -> None:
     """Replaces a file so that a crash leaves the old content or the new, never a mixture.
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import TopicPartition, format_topic_id
-from tidelog.ports.disk import replace_file, sync_file
+from tidelog.ports.disk import make_durable_directories, replace_file, sync_file
 from tidelog.storage.checkpoints import (
     CleanShutdown,
     MetaProperties,
@@ -246,7 +246,7 @@ class LogDirectory:
         directory out of service (`failed`).
         """
         disk, path = self._disk, self._path
-        disk.make_directories(path)
+        make_durable_directories(disk, path)
         try:
             self._lock = disk.lock(f"{path}/{LOCK}")
         except BlockingIOError as error:

@@ -17,7 +17,7 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from tidelog.ports.disk import Disk, Lock
+from tidelog.ports.disk import Disk, Lock, make_durable_directories
 from tidelog.store.errors import StoreCorrupt, StoreLocked
 from tidelog.store.persistence import NoRoom, PersistenceFailed
 from tidelog.store.tree import Changes, NodeRecord, SessionRecord, Snapshot
@@ -74,7 +74,7 @@ class SqlitePersistence:
 
     def load(self) -> Snapshot:
         """Opens, locks and reads the whole store. OSError when the disk does not let it be made, opened or written."""
-        self._disk.make_directories(self._directory)
+        make_durable_directories(self._disk, self._directory)
         self._lock = self._take_lock()
         try:
             self._connection = self._open()

@@ -8,6 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from sim.world.disk import SimulatedDisk
+from sim.world.randomness import SeededRandom
 from tests.unit.storage.support import (
     NOW_MS,
     TOPIC_ID,
@@ -637,3 +639,19 @@ def test_a_log_made_anew_lacks_nothing(tmp_path: Path) -> None:
     again = open_manager(tmp_path).get(TP)
     assert again is not None
     assert again.damage is None
+
+
+def test_a_log_directory_that_was_made_survives_a_power_cut() -> None:
+    """With all above it that were made for it, and what was flushed in it."""
+    clock = StandingClock()
+    disk = SimulatedDisk(SeededRandom(1), clock.wall_ms)
+    manager = open_manager("/var/tidelog/logs", disk=disk.mount(), clock=clock)
+    log = manager.create(TP, TOPIC_ID)
+    fill(log, 3)
+    for task in (log.flush_task(), *manager.maintenance.durability_tasks()):
+        assert task is not None
+        run_now(task)
+    disk.power_cut()
+    again = open_manager("/var/tidelog/logs", disk=disk.mount(), clock=clock).get(TP)
+    assert again is not None
+    assert again.log_end_offset == 3

@@ -47,6 +47,27 @@ def test_what_was_committed_is_loaded_again(tmp_path: Path) -> None:
     assert asyncio.run(read()) == Snapshot(9, nodes, {5: SESSION})
 
 
+def test_the_name_of_a_new_store_is_durable(tmp_path: Path) -> None:
+    """And those of the directories that were made above it: a power cut leaves what was committed."""
+
+    class NotingDisk(SystemDisk):
+        def fsync_directory(self, path: str) -> None:
+            super().fsync_directory(path)
+            synced.append(path)
+
+    async def run() -> None:
+        store = SqlitePersistence(str(tmp_path / "cluster" / "store"), NotingDisk())
+        store.load()
+        await store.close()
+
+    synced: list[str] = []
+    asyncio.run(run())
+    assert set(synced) == {str(tmp_path), str(tmp_path / "cluster"), str(tmp_path / "cluster" / "store")}
+    synced.clear()
+    asyncio.run(run())
+    assert synced == []
+
+
 def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
     """While one has the store, another is told which directory is in use; afterwards it may have it."""
 
