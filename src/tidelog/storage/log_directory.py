@@ -435,15 +435,21 @@ class LogDirectory:
                 del self.written[name]
 
     def write_checkpoints(self, writes: list[tuple[str, bytes]]) -> None:
-        """Replaces the files, but for those of which something newer has been written since; in any thread. OSError."""
+        """Replaces the files, but for those of which something newer has been written since; in any thread. OSError.
+
+        Newer content that the disk has refused is no reason to leave one out: what waits for this task would not be
+        there.
+        """
         for path, content in writes:
             name = path.rpartition("/")[2]
             with self._checkpoint_lock:
-                if self.written.get(name) == content:
+                if self.written.get(name, content) == content:
                     replace_file(self._disk, path, content)
                     draft, offsets = self._drafts[name]
                     if content is draft:
                         self.offsets_written[name] = offsets
+                    else:
+                        self.offsets_written.pop(name, None)
         self.checkpoints_are_behind = False
 
     def sync_folders(self, created: list[str]) -> None:
