@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import threading
 from collections.abc import AsyncIterator, Sequence
 from types import SimpleNamespace
@@ -33,6 +34,7 @@ from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+EARLIEST = ConsumerSettings(auto_offset_reset="earliest")  # type: ignore[arg-type]  # Plain words are taken.
 NEXT_TOPIC_ID = bytes(range(1, 17))
 """Of topic `t` when it was made again."""
 
@@ -199,6 +201,17 @@ async def test_paused_partitions_give_nothing() -> None:
             assert await consumer.poll(0.1) is None
             consumer.resume([T0])
             assert await read(consumer, 1) == [(0, 1)]
+
+
+@pytest.mark.parametrize("action", ["pause", "resume"])
+async def test_only_partitions_that_are_assigned_are_paused_and_resumed(action: str) -> None:
+    """As in Java's consumer: others are told, and change nothing."""
+    async with Cluster("127.0.0.1:9") as cluster, Consumer(cluster) as consumer:
+        consumer.assign({T0: 0, TopicPartition("t", 2): 0})
+        consumer.pause([TopicPartition("t", 2)])
+        with pytest.raises(KeyError, match="t-1 is not assigned to this consumer"):
+            getattr(consumer, action)([T0, TopicPartition("t", 2), T1])
+        assert consumer.paused == {TopicPartition("t", 2)}
 
 
 async def test_seeking_back_reads_again() -> None:
@@ -923,6 +936,49 @@ async def test_partitions_that_are_left_by_hand_are_committed(is_automatic: bool
                 consumer.assign([])
             assert broker.committed == ({0: 3, 1: 1} if is_automatic else {})
         assert len(asyncio.all_tasks()) == 1
+
+
+async def test_partitions_that_come_back_by_hand_go_on_where_they_were_left() -> None:
+    """Their commit may still be on its way: the group's commit of before is not where they begin."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 3)
+        may_go = threading.Event()
+        commit = broker.handlers[ApiKey.OFFSET_COMMIT]
+
+        def held(request: Any, version: int) -> Any:
+            assert may_go.wait(180)
+            return commit(request, version)
+
+        # The commit fails first, so that it is tried again after whatever else is asked for.
+        broker.fail_next[ApiKey.OFFSET_COMMIT] = [ErrorCode.NOT_COORDINATOR]
+        async with Cluster(broker.bootstrap) as cluster, Consumer(cluster, "g", EARLIEST) as consumer:
+            cluster.routing.retry = RetryPolicy(backoff_ms=300)
+            consumer.assign([T0])
+            await read(consumer, 3)
+            consumer.assign([])
+            await eventually(lambda: not broker.fail_next[ApiKey.OFFSET_COMMIT])
+            broker.handlers[ApiKey.OFFSET_COMMIT] = held
+            consumer.assign([T0])
+            assert await consumer.poll(1) is None
+            assert consumer.position(T0) is None
+            may_go.set()
+            broker.append(0, 1)
+            assert await read(consumer, 1) == [(0, 3)]
+
+
+async def test_who_seeks_an_end_waits_for_no_commit_of_what_was_left() -> None:
+    """The caller has said where to go on."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 3)
+        broker.handlers[ApiKey.OFFSET_COMMIT] = lambda request, version: SILENCE
+        settings = dataclasses.replace(EARLIEST, close_timeout_s=0.1)
+        async with Cluster(broker.bootstrap) as cluster, Consumer(cluster, "g", settings) as consumer:
+            consumer.assign([T0])
+            await read(consumer, 3)
+            consumer.assign([])
+            consumer.assign([T0])
+            consumer.seek_to_beginning()
+            assert await read(consumer, 3) == [(0, 0), (0, 1), (0, 2)]
 
 
 async def test_closing_waits_not_for_ever_for_the_commit_of_what_was_left() -> None:

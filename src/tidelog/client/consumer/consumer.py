@@ -286,15 +286,17 @@ class Consumer:
                 self._ownership.given(topic_partition, offset)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Gives out nothing of these until `resume`; they stay this consumer's."""
+        """Gives out nothing of these until `resume`; they stay this consumer's. KeyError where one is not assigned."""
         self._require_open()
         require_partitions(partitions)
-        self._fetcher.pause([tp for tp in partitions if tp in self._ownership.positions])
+        self._ownership.require_here(partitions)
+        self._fetcher.pause(partitions)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Goes on with what was paused."""
+        """Goes on with what was paused. KeyError where one is not assigned."""
         self._require_open()
         require_partitions(partitions)
+        self._ownership.require_here(partitions)
         self._fetcher.resume(partitions)
 
     @property

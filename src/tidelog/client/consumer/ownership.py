@@ -61,8 +61,8 @@ class Ownership:
         self.at_rest = asyncio.Event()
         """Set while the caller waits for more and has nothing in hand."""
         self._committed: dict[TopicPartition, int] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
-        """Commits of partitions that the caller has left out of its assignment."""
+        self._leaving: dict[asyncio.Task[None], Collection[TopicPartition]] = {}
+        """Commits of partitions that the caller has left out of its assignment, with these partitions."""
         self._left_at: dict[TopicPartition, dict[TopicId, CommittedOffset]] = {}
         """[partition] -> where it was in topics that bore its name before, the last `FORMER_TOPICS` of them."""
 
@@ -113,8 +113,12 @@ class Ownership:
         self.drop(partitions)
         if self._settings.auto_commit and self._commits is not None and given:
             task = asyncio.create_task(self._commit_quietly(given, topics_read, REVOCATION_COMMIT_S))
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
+            self._leaving[task] = given.keys()
+            task.add_done_callback(self._has_left)
+
+    def _has_left(self, task: asyncio.Task[None]) -> None:
+        self._leaving.pop(task, None)
+        self.fetcher.wake()
 
     async def left(self, timeout_s: float) -> None:
         """Waits for the commits of partitions that were left, so long at the most; then gives them up."""
@@ -151,12 +155,14 @@ class Ownership:
 
     def position(self, topic_partition: TopicPartition) -> int | None:
         """The next offset to give, None where it is not found yet. KeyError where the partition is not here."""
-        self._require_here(topic_partition)
+        self.require_here([topic_partition])
         return self.positions[topic_partition]
 
-    def _require_here(self, topic_partition: TopicPartition) -> None:
-        if topic_partition not in self.positions:
-            raise KeyError(f"{topic_partition} is not assigned to this consumer")
+    def require_here(self, partitions: Collection[TopicPartition]) -> None:
+        """KeyError where one of the partitions is not here."""
+        for topic_partition in partitions:
+            if topic_partition not in self.positions:
+                raise KeyError(f"{topic_partition} is not assigned to this consumer")
 
     def given(self, topic_partition: TopicPartition, offset: int, epoch: int = -1) -> None:
         """The caller was given what lies before `offset`; `epoch` is the leader epoch of the last record."""
@@ -166,7 +172,7 @@ class Ownership:
     def seek(self, topic_partition: TopicPartition, offset: int, epoch: int = -1) -> None:
         """Goes on from `offset`; `epoch` is the leader epoch of the record before it, -1: not known. KeyError where the
         partition is not here."""
-        self._require_here(topic_partition)
+        self.require_here([topic_partition])
         self._left_at.pop(topic_partition, None)
         self._place(topic_partition, offset, epoch)
 
@@ -179,8 +185,7 @@ class Ownership:
 
     def seek_to(self, partitions: Collection[TopicPartition], question: int) -> None:
         """Goes on where the leaders answer `question` (ListOffsets) with; KeyError where a partition is not here."""
-        for topic_partition in partitions:
-            self._require_here(topic_partition)
+        self.require_here(partitions)
         for topic_partition in partitions:
             self.positions[topic_partition] = None
             self._left_at.pop(topic_partition, None)
@@ -197,7 +202,9 @@ class Ownership:
             left_at = self._left_in_present_topic(topic_partition)
             if left_at is not None:
                 self._place(topic_partition, left_at.offset, left_at.leader_epoch)
-        self.placement.search(self.unplaced)
+        # What was given of a partition before it was left is done: it begins there, so its commit comes first.
+        leaving = frozenset[TopicPartition]().union(*self._leaving.values())
+        self.placement.search([tp for tp in self.unplaced if tp not in leaving or self.placement.is_asked(tp)])
 
     def _left_in_present_topic(self, topic_partition: TopicPartition) -> CommittedOffset | None:
         """Where it was when metadata named another topic, which was a former one in truth: of a broker that lags."""

@@ -97,6 +97,10 @@ class Placement:
         self.forget(partitions)
         self._questions.update(dict.fromkeys(partitions, question))
 
+    def is_asked(self, topic_partition: TopicPartition) -> bool:
+        """Whether the partition begins where its leader says, whatever the group committed."""
+        return topic_partition in self._questions
+
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """These are given up: what a search finds for them, or failed with, counts no more."""
         for topic_partition in partitions:
