@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.client.group_broker import GroupBroker
 from tests.unit.client.scripted_broker import SILENCE
+from tests.waiting import eventually
 
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import CommitRefused, ConnectionFailed, Fenced, ProducerClosed, TransactionFailed
@@ -336,3 +337,108 @@ async def test_a_transaction_that_was_refused_as_a_whole_is_not_ended() -> None:
             async with producer.transaction():
                 await producer.send("t", b"b", partition=0)
         assert broker.ended == [True]
+
+
+class Held:
+    """Requests of one API, which are answered once `may_go` is set."""
+
+    def __init__(self, broker: GroupBroker, key: ApiKey) -> None:
+        self.came, self.may_go = threading.Event(), threading.Event()
+        answer = broker.handlers[key]
+
+        def hold(request: Any, version: int) -> Any:
+            self.came.set()
+            assert self.may_go.wait(180)
+            return answer(request, version)
+
+        broker.handlers[key] = hold
+
+
+async def test_a_record_that_waits_for_its_topic_goes_into_no_later_transaction() -> None:
+    """As one of several sends that a caller gathers, of which another one fails."""
+    with GroupBroker(partitions=1) as broker:
+        held = Held(broker, ApiKey.METADATA)
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, SETTINGS) as producer:
+            await producer.begin()
+            late = asyncio.create_task(producer.send("t", b"late"))
+            await eventually(held.came.is_set)
+            await producer.abort()
+            await producer.begin()
+            held.may_go.set()
+            with pytest.raises(TransactionFailed, match="ended while this waited"):
+                await late
+            await producer.send("t", b"next")
+            await producer.commit()
+        assert [record.value for record in broker.records(0)] == [b"next"]
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+async def test_a_record_that_waits_for_room_goes_into_no_later_transaction(is_committed: bool) -> None:
+    """A commit takes it along, an abort drops it."""
+    settings = ProducerSettings(transactional_id="x", buffer_memory=100, linger_ms=0)
+    with GroupBroker(partitions=1) as broker:
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, settings) as producer:
+            await producer.require("t")
+            held = Held(broker, ApiKey.PRODUCE)
+            await producer.begin()
+            await producer.send("t", b"first" * 20)
+            await eventually(held.came.is_set)
+            late = asyncio.create_task(producer.send("t", b"late"))
+            await asyncio.sleep(0)
+            ending = asyncio.create_task(producer.commit() if is_committed else producer.abort())
+            await asyncio.sleep(0)
+            held.may_go.set()
+            (outcome,) = await asyncio.gather(late, return_exceptions=True)
+            await ending
+            assert isinstance(outcome, TransactionFailed) is not is_committed
+            async with producer.transaction():
+                await producer.send("t", b"next")
+        by_epoch = [(each[1], each[2]) for each in producer_ids(broker)]
+        assert by_epoch == ([(1, 0), (1, 1), (2, 0)] if is_committed else [(1, 0), (2, 0)])
+        assert broker.ended == [is_committed, True]
+
+
+@pytest.mark.parametrize(("version", "key"), [(1, ApiKey.ADD_OFFSETS_TO_TXN), (2, ApiKey.TXN_OFFSET_COMMIT)])
+async def test_an_end_waits_for_offsets_that_are_on_their_way(version: int, key: ApiKey) -> None:
+    """They would be committed with the next transaction."""
+    with GroupBroker(partitions=1) as broker:
+        broker.transaction_version = version
+        held = Held(broker, key)
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, SETTINGS) as producer:
+            await producer.begin()
+            offsets = asyncio.create_task(producer.send_offsets({T0: 7}, GroupMember("g")))
+            await eventually(held.came.is_set)
+            later = asyncio.create_task(producer.send_offsets({T0: 9}, GroupMember("g")))
+            ending = asyncio.create_task(producer.abort())
+            _, pending = await asyncio.wait([ending], timeout=0.1)
+            assert pending
+            held.may_go.set()
+            await asyncio.gather(offsets, ending)
+            with pytest.raises(ValueError, match="it must be OPEN"):
+                await later
+            async with producer.transaction():
+                pass
+        last = [name for name, _ in conversation(broker)][-2:]
+        assert last == ["TXN_OFFSET_COMMIT", "END_TXN"]
+        assert broker.committed == {0: 7}
+        assert broker.ended == [False]
+
+
+async def test_no_commit_after_offsets_that_were_refused_on_their_way() -> None:
+    """Its records would be read without them."""
+    with GroupBroker(partitions=1) as broker:
+        held = Held(broker, ApiKey.TXN_OFFSET_COMMIT)
+        broker.fail_next[ApiKey.TXN_OFFSET_COMMIT] = [ErrorCode.ILLEGAL_GENERATION]
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, SETTINGS) as producer:
+            await producer.begin()
+            offsets = asyncio.create_task(producer.send_offsets({T0: 7}, GroupMember("g", 3, "m")))
+            await eventually(held.came.is_set)
+            ending = asyncio.create_task(producer.commit())
+            await asyncio.sleep(0)
+            held.may_go.set()
+            with pytest.raises(CommitRefused):
+                await offsets
+            with pytest.raises(TransactionFailed):
+                await ending
+            await producer.abort()
+        assert broker.ended == [False]

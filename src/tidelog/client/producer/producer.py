@@ -22,9 +22,9 @@ import contextlib
 import dataclasses
 import random
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import ClientError, ProducerClosed, TransactionFailed
@@ -33,12 +33,14 @@ from tidelog.client.partitioners import Partitioner, Partitions, partitioner_fac
 from tidelog.client.partitioners.partitioner import OwnPartitioner
 from tidelog.client.producer.batches import HEADER_OVERHEAD_MAX, RECORD_OVERHEAD_MAX, Delivery, Header
 from tidelog.client.producer.partition_queue import PartitionQueue
-from tidelog.client.producer.sender import ProducerStatistics, Sender
+from tidelog.client.producer.sender import ProducerStatistics, Sender, aborted
 from tidelog.client.producer.settings import ACKS_ALL, ProducerSettings
 from tidelog.client.producer.transactions import ProducerTransactionState, TransactionManager
 from tidelog.client.views import TopicView, partition_error
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
+
+T = TypeVar("T")
 
 TIMESTAMP_MAX: Final = 2**63 - 1
 CANCELLED_ABORT_S_MAX: Final = 4.0
@@ -150,11 +152,11 @@ class Producer:
         self._check_open()
         view = self._routing.topics.get(topic)
         if view is None:
-            view = await self._find_topic(topic)
-            self._check_open()
+            view = await self._waited(self._find_topic(topic))
         statistics = sender.statistics
         if statistics.bytes_waiting + size > self._settings.buffer_memory:
-            await self._wait_for_room(size)
+            await self._waited(self._wait_for_room(size))
+            view = self._routing.topics.get(topic, view)
         target = self._targets.get(topic)
         if target is None or target.view is not view:
             target = self._target(view)
@@ -186,7 +188,15 @@ class Producer:
         while statistics.bytes_waiting and statistics.bytes_waiting + size > self._settings.buffer_memory:
             self._sender.room.clear()
             await self._sender.room.wait()
-        self._check_open()
+
+    async def _waited(self, waiting: Coroutine[Any, Any, T]) -> T:
+        """What `send` waits for; raises where the producer, or the transaction, has ended meanwhile."""
+        begun = 0 if self._transactions is None else self._transactions.begun
+        found = await waiting
+        self._check_running()
+        if self._transactions is not None:
+            self._transactions.require_same(begun)
+        return found
 
     def _check_open(self) -> None:
         self._check_running()
@@ -257,6 +267,7 @@ class Producer:
         """Drops what was not sent yet, and aborts: readers of committed records see nothing of the transaction."""
         transactions = self._transactional()
         transactions.require(ProducerTransactionState.OPEN, ProducerTransactionState.BROKEN)
+        transactions.break_off(aborted())  # Nothing more is sent.
         await self._sender.drop()
         self._sender.failure = None
         await self._end(committed=False)

@@ -196,7 +196,9 @@ class Sender:
     async def drain(self) -> None:
         """Waits until there is no record that is not acknowledged and has not failed."""
         with self._flushing():
-            await self._idle.wait()
+            # Whoever waited for room is woken with us, and may have queued a record.
+            while not self._idle.is_set():
+                await self._idle.wait()
 
     @contextlib.contextmanager
     def _flushing(self) -> Iterator[None]:
@@ -215,7 +217,7 @@ class Sender:
             for queue in list(self._active.values()):
                 queue.close()
                 for batch in list(queue.waiting):
-                    self._give_up(queue, batch, _aborted())
+                    self._give_up(queue, batch, aborted())
             await self._idle.wait()
         finally:
             self._aborting = False
@@ -500,7 +502,8 @@ class Sender:
         self._wake.set()
 
 
-def _aborted() -> TransactionFailed:
+def aborted() -> TransactionFailed:
+    """Why records of a transaction that is aborted are not sent."""
     return TransactionFailed("the transaction was aborted before this record was sent")
 
 

@@ -92,7 +92,11 @@ class TransactionManager:
         self.producer_epoch = -1
         self.implicit = False
         """Whether brokers add partitions by themselves (KIP-890)."""
+        self.begun = 0
+        """How many transactions were begun: what a caller wanted to do in one, it must not do in the next."""
         self._adding = asyncio.Lock()
+        self._telling_offsets = asyncio.Lock()
+        """Held while offsets are on their way: they belong to the open transaction, which does not end before."""
         self._partitions: set[TopicPartition] = set()
         self._added_groups: set[str] = set()
         self._begun = False
@@ -125,7 +129,14 @@ class TransactionManager:
     def begin(self) -> None:
         """Opens a transaction; nothing is sent for it yet."""
         self.require(ProducerTransactionState.READY)
+        self.begun += 1
         self.state = ProducerTransactionState.OPEN
+
+    def require_same(self, begun: int) -> None:
+        """Raises where the transaction with this number is not open any more."""
+        if begun != self.begun:
+            raise TransactionFailed("the transaction ended while this waited")
+        self.require(ProducerTransactionState.OPEN)
 
     def includes(self, topic_partition: TopicPartition) -> bool:
         """Whether the transaction has the partition already."""
@@ -166,8 +177,13 @@ class TransactionManager:
         KafkaError (UNKNOWN_TOPIC_ID), after which it can only be aborted, where a topic is not the one that was read.
         """
         self.require(ProducerTransactionState.OPEN)
-        if not offsets:
-            return
+        begun = self.begun
+        async with self._telling_offsets:
+            self.require_same(begun)
+            if offsets:
+                await self._tell_offsets(offsets, member)
+
+    async def _tell_offsets(self, offsets: Mapping[TopicPartition, CommittedOffset], member: GroupMember) -> None:
         if not self.implicit and member.group not in self._added_groups:
             request = messages.AddOffsetsToTxnRequest(
                 transactional_id=self._id,
@@ -249,7 +265,12 @@ class TransactionManager:
         )
         self.state = ProducerTransactionState.ENDING
         try:
-            return await self._end(committed)
+            async with self._telling_offsets:
+                # What was on its way may have failed, or shown that there is another producer.
+                self.require(ProducerTransactionState.ENDING) if committed else self.require(
+                    ProducerTransactionState.ENDING, ProducerTransactionState.BROKEN
+                )
+                return await self._end(committed)
         finally:
             if self.state is ProducerTransactionState.ENDING:
                 self.state = ProducerTransactionState.BROKEN
