@@ -7,17 +7,18 @@ async with Cluster("localhost:9092") as cluster:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
 from tidelog.client.addresses import Address, parse_bootstrap
 from tidelog.client.connection import Connection
-from tidelog.client.errors import ClientError
+from tidelog.client.errors import ClientError, RequestTimedOut
 from tidelog.client.frame_buffers import FrameBuffers
-from tidelog.client.operations import Call, Operation, Outcomes, Pause, Purpose
+from tidelog.client.operations import Call, Deadline, Operation, Outcomes, Pause, Purpose
 from tidelog.client.routing import Routing
 from tidelog.client.security import ClientSecurity
 from tidelog.client.throttles import Throttles
@@ -98,12 +99,15 @@ class Cluster:
 
     async def call(self, call: Call) -> Any:
         """One request at one broker: its response, or the `ClientError` that stood in the way."""
-        deadline = time.monotonic() + call.timeout_s
+        deadline = self.routing.deadline(call.timeout_s)
         try:
             connection = await self.connection(call.address, call.purpose, timeout_s=call.timeout_s)
-            return await connection.request(call.message, timeout_s=max(0.0, deadline - time.monotonic()))
+            if deadline.remaining_s <= 0:
+                # A request without time would only cost the connection that others use.
+                raise RequestTimedOut(f"{call.address} did not answer within {call.timeout_s:g} s")
+            return await connection.request(call.message, timeout_s=deadline.remaining_s)
         except ClientError as error:
-            return error
+            return error.about(broker=str(call.address))
 
     def is_connected(self, address: Address, purpose: Purpose) -> bool:
         """Whether a connection to a broker for a purpose is open."""
@@ -118,14 +122,16 @@ class Cluster:
         known = self._connections.get(key)
         if known is not None and not known.closed and not known.is_expiring:
             return known
-        async with self._connecting.setdefault(key, asyncio.Lock()):
+        deadline = self.routing.deadline(timeout_s)
+        # Others' attempts to connect take no more than our own time: a broker that hangs is left by all at once.
+        async with in_turn(self._connecting.setdefault(key, asyncio.Lock()), deadline, f"{address} does not answer"):
             connection = self._connections.get(key)
             if connection is not None and connection.is_expiring:
                 connection.retire()
                 connection = None
             if connection is None or connection.closed:
                 throttles = self.routing.throttles
-                connection = self._connections[key] = await self._open(address, timeout_s, throttles)
+                connection = self._connections[key] = await self._open(address, deadline.remaining_s, throttles)
             return connection
 
     async def open(self, address: Address, *, timeout_s: float = 30.0) -> Connection:
@@ -144,3 +150,17 @@ class Cluster:
             security=self._security,
             buffers=self._buffers,
         )
+
+
+@contextlib.asynccontextmanager
+async def in_turn(lock: asyncio.Lock, deadline: Deadline, what: str) -> AsyncIterator[None]:
+    """Holds `lock`; RequestTimedOut, with `what` is still so, where others hold it until the deadline."""
+    try:
+        async with asyncio.timeout(deadline.remaining_s):
+            await lock.acquire()
+    except TimeoutError as error:
+        raise RequestTimedOut(f"{what} after {deadline.timeout_s:g} s") from error
+    try:
+        yield
+    finally:
+        lock.release()

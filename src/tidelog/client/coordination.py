@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tidelog.client.cluster import Cluster
+from tidelog.client.cluster import Cluster, in_turn
 from tidelog.client.connection import Connection
 from tidelog.client.errors import ConnectionFailed, RequestTimedOut
 from tidelog.client.operations import Deadline
@@ -102,7 +102,7 @@ class CoordinatorConnection:
             self._connection = None
 
     async def _connected(self, deadline: Deadline) -> Connection:
-        async with self._connecting:
+        async with in_turn(self._connecting, deadline, f"the coordinator of '{self._key}' is not reached"):
             if self._connection is None or self._connection.closed:
                 found = await self._cluster.run(self._routing.find_coordinator(self._key, self._key_type, deadline))
                 if isinstance(found, KafkaError):

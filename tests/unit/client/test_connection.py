@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import struct
 import threading
+import time
 from typing import Any
 
 import pytest
+from tests.unit.client.group_broker import GroupBroker
 from tests.unit.client.log_broker import LogBroker
 from tests.unit.client.scripted_broker import DROP, SILENCE, ScriptedBroker
 from tests.waiting import eventually
@@ -16,8 +18,10 @@ from tidelog.client import admin
 from tidelog.client.addresses import Address
 from tidelog.client.cluster import Cluster
 from tidelog.client.connection import Connection
+from tidelog.client.coordination import CoordinatorConnection
 from tidelog.client.errors import ClientError, ConnectionFailed, InvalidResponse, RequestTimedOut
 from tidelog.client.offsets import OffsetFound, list_offsets
+from tidelog.client.operations import Call
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
@@ -172,3 +176,62 @@ async def test_what_a_broker_lacks_is_told_by_name() -> None:
             assert await cluster.run(admin.eligible_replicas(cluster.routing, ["t"])) is None
             errors = await cluster.run(cluster.routing.refresh(["u"], cluster.routing.deadline()))
             assert errors == {"u": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+async def test_who_waits_for_anothers_attempt_to_connect_waits_no_longer_than_it_would_alone() -> None:
+    """A broker that accepts connections and says nothing, as one that is stopped, is left by all at the same time."""
+    with ScriptedBroker({ApiKey.API_VERSIONS: lambda request, version: SILENCE}) as broker:
+        async with Cluster(broker.bootstrap) as cluster, asyncio.timeout(180):
+            call = Call(Address("127.0.0.1", broker.port), question(), 0.5)
+            began = time.monotonic()
+            outcomes = await asyncio.gather(*(cluster.call(call) for _ in range(6)))
+            assert [type(outcome) for outcome in outcomes] == [RequestTimedOut] * 6
+            assert time.monotonic() - began < 1.5
+
+
+async def test_a_call_whose_time_is_over_costs_no_connection() -> None:
+    """It waited for another one's attempt to connect, which succeeded in the end."""
+    may_go = threading.Event()
+    with ScriptedBroker({ApiKey.LIST_OFFSETS: lambda request, version: messages.ListOffsetsResponse()}) as broker:
+        say_versions = broker.handlers[ApiKey.API_VERSIONS]
+
+        def held(request: Any, version: int) -> Any:
+            assert may_go.wait(180)
+            return say_versions(request, version)
+
+        broker.handlers[ApiKey.API_VERSIONS] = held
+        async with Cluster(broker.bootstrap) as cluster, asyncio.timeout(180):
+            address = Address("127.0.0.1", broker.port)
+            patient = asyncio.create_task(cluster.call(Call(address, question(), 60)))
+            await eventually(lambda: broker.connections)
+            hasty = await cluster.call(Call(address, question(), 0.1))
+            assert isinstance(hasty, RequestTimedOut)
+            assert hasty.broker == str(address)
+            may_go.set()
+            assert not isinstance(await patient, Exception)
+            assert broker.connections == 1
+
+
+async def test_a_coordinator_is_waited_for_until_ones_own_deadline() -> None:
+    """Whoever else connects to it at the same time."""
+    with GroupBroker() as broker:
+        find = broker.handlers[ApiKey.FIND_COORDINATOR]
+        may_go = threading.Event()
+
+        def held(request: Any, version: int) -> Any:
+            assert may_go.wait(180)
+            return find(request, version)
+
+        broker.handlers[ApiKey.FIND_COORDINATOR] = held
+        async with Cluster(broker.bootstrap) as cluster, asyncio.timeout(180):
+            connection = CoordinatorConnection(cluster, "g")
+            beat = messages.HeartbeatRequest(group_id="g")
+            patient, hasty = (
+                asyncio.create_task(connection.ask(beat, lambda answer: (), cluster.routing.deadline(seconds)))
+                for seconds in (60, 0.2)
+            )
+            with pytest.raises(RequestTimedOut, match=r"0\.2 s"):
+                await hasty
+            may_go.set()
+            await patient
+            connection.close()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from tidelog.client.cluster import Cluster
+from tidelog.client.cluster import Cluster, in_turn
 from tidelog.client.coordination import CoordinatorConnection
-from tidelog.client.errors import CommitRefused, RequestTimedOut
+from tidelog.client.errors import CommitRefused
 from tidelog.client.offsets import (
     CommittedOffset,
     GroupMember,
@@ -78,21 +77,8 @@ class Commits:
         # As of now: during each wait below the reader may begin to read the next topic of a name.
         if topics_read is None:
             topics_read = {tp.topic: self._topic_read(tp.topic) for tp in offsets}
-        async with self._in_turn(deadline):
+        async with in_turn(self._turn, deadline, "the commit still waits for an earlier one"):
             return await self._commit(offsets, topics_read, deadline)
-
-    @contextlib.asynccontextmanager
-    async def _in_turn(self, deadline: Deadline) -> AsyncIterator[None]:
-        try:
-            async with asyncio.timeout(deadline.remaining_s):
-                await self._turn.acquire()
-        except TimeoutError as error:
-            text = f"the commit still waits for an earlier one after {deadline.timeout_s:g} s"
-            raise RequestTimedOut(text) from error
-        try:
-            yield
-        finally:
-            self._turn.release()
 
     async def _commit(
         self, offsets: Mapping[TopicPartition, CommittedOffset], topics_read: Mapping[str, TopicId], deadline: Deadline
