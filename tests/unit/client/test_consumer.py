@@ -594,7 +594,7 @@ async def test_the_log_names_the_offsets_that_were_not_committed(caplog: pytest.
     error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "topic 'gone' does not exist")
     gone = TopicPartition("gone", 0)
 
-    async def commit(offsets: Any, topics_read: Any, *, timeout_s: float | None = None) -> Any:
+    async def commit(offsets: Any, topics_read: Any, **options: Any) -> Any:
         return {gone: error}
 
     async with Cluster("127.0.0.1:9") as cluster:
@@ -1036,4 +1036,96 @@ async def test_closing_waits_for_no_coordinator_for_ever() -> None:
                 broker.handlers[ApiKey.OFFSET_COMMIT] = lambda request, version: SILENCE
                 broker.handlers[ApiKey.LEAVE_GROUP] = lambda request, version: SILENCE
             assert broker.asked(ApiKey.OFFSET_COMMIT)
+        assert broker.committed == {}
+
+
+async def test_a_poll_that_waits_ends_when_the_consumer_is_closed() -> None:
+    """Another task may close it: the one that waits is told, and waits no longer."""
+    with GroupBroker(partitions=1) as broker:
+        for rejoins in (False, True):
+            async with consuming(broker, assignors=("cooperative-sticky",)) as consumer:
+                polling = asyncio.create_task(consumer.poll())
+                await eventually(lambda consumer=consumer: consumer.assignment)  # type: ignore[misc]
+                if rejoins:
+                    broker.rejoins.clear()
+                    joins = len(broker.asked(ApiKey.JOIN_GROUP))
+                    broker.fail_next[ApiKey.HEARTBEAT] = [ErrorCode.REBALANCE_IN_PROGRESS]
+                    await eventually(lambda joins=joins: len(broker.asked(ApiKey.JOIN_GROUP)) > joins)  # type: ignore[misc]
+                await consumer.close()
+                broker.rejoins.set()
+                with pytest.raises(RuntimeError, match="the consumer is closed"):
+                    await asyncio.wait_for(polling, 30)
+
+
+async def test_a_close_that_is_cancelled_leaves_nothing_open() -> None:
+    """At whichever moment: its tasks and connections end all the same."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        for turns in (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64):
+            async with Cluster(broker.bootstrap) as cluster:
+                consumer = Consumer(cluster, "g", dataclasses.replace(EARLIEST, heartbeat_interval_s=0.02))
+                consumer.subscribe(["t"])
+                await consumer.poll(0.2)
+                closing = asyncio.create_task(consumer.close())
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                    if closing.done():
+                        break
+                # Twice: the first one ends the wait for the commit, the second one that for the farewell.
+                for _ in range(2):
+                    closing.cancel()
+                    await asyncio.sleep(0)
+                    await asyncio.sleep(0)
+                await asyncio.wait([closing], timeout=30)
+                assert closing.done()
+                if turns:
+                    assert consumer._closed, turns
+                    assert [each._connection for each in consumer._connections] == [None, None], turns
+                else:
+                    await consumer.close()
+            assert len(asyncio.all_tasks()) == 1, turns
+
+
+async def test_what_is_lost_while_it_is_given_up_is_lost() -> None:
+    """A listener that commits what is revoked would be refused: the group has given the member up meanwhile."""
+    told = Told()
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 2)
+        commit = broker.handlers[ApiKey.OFFSET_COMMIT]
+        came, may_go = threading.Event(), threading.Event()
+
+        def held(request: Any, version: int) -> Any:
+            came.set()
+            assert may_go.wait(180)
+            return commit(request, version)
+
+        broker.handlers[ApiKey.OFFSET_COMMIT] = held
+        async with consuming(broker, told, assignors=("range",)) as consumer:
+            await read(consumer, 2)
+            polling = asyncio.create_task(consumer.poll())
+            broker.fail_next[ApiKey.HEARTBEAT] = [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID]
+            await eventually(lambda: came.is_set() and former_member(consumer))
+            may_go.set()
+            broker.append(0, 1)
+            assert await polling is not None
+        assert told.events == [("assigned", [0]), ("lost", [0]), ("assigned", [0]), ("revoked", [0])]
+
+
+async def test_a_commit_goes_on_in_no_later_membership() -> None:
+    """The partition may have been another member's meanwhile, which has committed more."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 3)
+        async with consuming(broker, auto_commit=False) as consumer:
+            await read(consumer, 3)
+            consumer._routing.retry = RetryPolicy(backoff_ms=2000)
+            broker.fail_next[ApiKey.OFFSET_COMMIT] = [ErrorCode.STALE_MEMBER_EPOCH]
+            committing = asyncio.create_task(consumer.commit())
+            await eventually(lambda: not broker.fail_next[ApiKey.OFFSET_COMMIT])
+            polling = asyncio.create_task(consumer.poll(30))
+            broker.fail_next[ApiKey.HEARTBEAT] = [ErrorCode.ILLEGAL_GENERATION]
+            await eventually(lambda: consumer._member_now().generation == 2 and consumer.assignment)
+            assert not committing.done()
+            with pytest.raises(CommitRefused):
+                await committing
+            assert await polling is not None
         assert broker.committed == {}

@@ -152,9 +152,14 @@ class ClassicMembership:
         if self._lost:
             await self._lose()
         elif not self._settings.cooperative:
-            await self._ownership.revoke(owned)
+            await self._ownership.revoke(owned, self._is_member)
         elif stale := {tp for tp in owned if tp.topic not in self._topics}:
-            await self._ownership.revoke(stale)
+            await self._ownership.revoke(stale, self._is_member)
+        if self._lost:
+            await self._lose()  # A heartbeat has said so meanwhile.
+
+    def _is_member(self) -> bool:
+        return not self._lost
 
     async def _lose(self) -> None:
         await self._ownership.lose()
@@ -166,10 +171,10 @@ class ClassicMembership:
         owned = set(self._ownership.positions)
         gone = owned - assigned
         if gone:
-            await self._ownership.revoke(gone)
+            await self._ownership.revoke(gone, self._is_member)
             # What this member gave up waits for its next owner, which gets it in the rebalance that begins now.
             self._ask_to_rejoin()
-        await self._ownership.assign(assigned - owned)
+        await self._ownership.assign(assigned - owned, self._is_member)
 
     async def _join(self) -> frozenset[TopicPartition] | None:
         """JoinGroup and SyncGroup: what is ours now, None where it must be tried again."""

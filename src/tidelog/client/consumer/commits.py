@@ -67,10 +67,12 @@ class Commits:
         topics_read: Mapping[str, TopicId] | None = None,
         *,
         timeout_s: float | None = None,
+        still: Callable[[TopicPartition], bool] = lambda topic_partition: True,
     ) -> dict[TopicPartition, KafkaError]:
         """Commits; the error of each partition that was refused, such as those of a topic that is gone.
 
         `topics_read`: the id of each topic that the offsets are about; None: of those that are read now.
+        `still`: whether a partition is ours as when this began. If not, another member may have committed more.
         CommitRefused, raised, where the group has given this member up or changes hands: nothing was committed then.
         """
         deadline = self._routing.deadline(timeout_s)
@@ -78,10 +80,14 @@ class Commits:
         if topics_read is None:
             topics_read = {tp.topic: self._topic_read(tp.topic) for tp in offsets}
         async with in_turn(self._turn, deadline, "the commit still waits for an earlier one"):
-            return await self._commit(offsets, topics_read, deadline)
+            return await self._commit(offsets, topics_read, deadline, still)
 
     async def _commit(
-        self, offsets: Mapping[TopicPartition, CommittedOffset], topics_read: Mapping[str, TopicId], deadline: Deadline
+        self,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        topics_read: Mapping[str, TopicId],
+        deadline: Deadline,
+        still: Callable[[TopicPartition], bool],
     ) -> dict[TopicPartition, KafkaError]:
         refused = await self._refuse_unknown_topics(offsets, deadline)
         rest = {tp: offset for tp, offset in offsets.items() if tp not in refused}
@@ -97,6 +103,7 @@ class Commits:
                     raise CommitRefused(ErrorCode.UNKNOWN_MEMBER_ID, text)
                 raise _refused(KafkaError(ErrorCode.UNKNOWN_MEMBER_ID))
             refused |= self._refuse_replaced_topics(rest, topics_read)
+            refused |= {tp: _refused(KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)) for tp in rest if not still(tp)}
             rest = {tp: offset for tp, offset in rest.items() if tp not in refused}
             if not rest:
                 break

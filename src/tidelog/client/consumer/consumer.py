@@ -228,6 +228,8 @@ class Consumer:
     async def _next(self) -> FetchedData:
         while True:
             await self._fetcher.advance()
+            if self._closing:
+                raise RuntimeError("the consumer is closed")
             if self._settle_if_needed():
                 # It begins before anything is given out: of partitions that are others' already, nothing is.
                 await asyncio.sleep(0)
@@ -471,16 +473,20 @@ class Consumer:
         if self._closing:
             return
         self._closing = True
-        try:
+        self._fetcher.wake()  # Ends the wait of a `poll` in another task.
+        # Whatever goes wrong, or is cancelled, on the way: each of these ends; the last one first.
+        async with contextlib.AsyncExitStack() as ends:
+            ends.callback(self._end)
+            ends.push_async_callback(self._fetcher.close)
+            ends.push_async_callback(self._ownership.placement.close)
+            ends.push_async_callback(self._ownership.left, 0)
             await self._commit_and_leave()
-        finally:
-            await self._ownership.left(0)
-            self._ownership.drop(self.assignment)
-            await self._ownership.placement.close()
-            await self._fetcher.close()
-            for connection in self._connections:
-                connection.close()
-            self._closed = True
+
+    def _end(self) -> None:
+        self._ownership.drop(self.assignment)
+        for connection in self._connections:
+            connection.close()
+        self._closed = True
 
     async def _commit_and_leave(self) -> None:
         deadline = self._routing.deadline(self._settings.close_timeout_s)

@@ -145,14 +145,19 @@ class NextGenerationMembership:
         target = self._target
         if target is None:
             return
+
+        def still() -> bool:
+            """Else there is a newer one, or we were fenced meanwhile."""
+            return self._target is target
+
         assigned = await self._named(target)
         gone = {tp for tp in self._ownership.positions if assigned.get(tp) != self._assigned_ids[tp]}
-        if self._target is target and gone:
-            await self._ownership.revoke(gone)
-        if self._target is target and (new := assigned.keys() - self._ownership.positions.keys()):
+        if still() and gone:
+            await self._ownership.revoke(gone, still)
+        if still() and (new := assigned.keys() - self._ownership.positions.keys()):
             self._assigned_ids = {tp: assigned[tp] for tp in {*self._ownership.positions, *new}}
-            await self._ownership.assign(new)
-        if self._target is target:  # Else there is a newer one, or we were fenced meanwhile.
+            await self._ownership.assign(new, still)
+        if still():
             self._target = None
             self._name_later(target)
         self._beat.set()

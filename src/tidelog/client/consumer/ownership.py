@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from tidelog.client.cluster import Cluster
@@ -61,6 +61,8 @@ class Ownership:
         self.at_rest = asyncio.Event()
         """Set while the caller waits for more and has nothing in hand."""
         self._committed: dict[TopicPartition, int] = {}
+        self._tenures: dict[TopicPartition, object] = {}
+        """[partition] -> another object each time the group gives it to us: another member may have had it between."""
         self._leaving: dict[asyncio.Task[None], Collection[TopicPartition]] = {}
         """Commits of partitions that the caller has left out of its assignment, with these partitions."""
         self._left_at: dict[TopicPartition, dict[TopicId, CommittedOffset]] = {}
@@ -68,24 +70,32 @@ class Ownership:
 
     # Coming and going; called by the membership
 
-    async def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Takes partitions that are new here."""
+    async def assign(self, partitions: Collection[TopicPartition], still: Callable[[], bool] = lambda: True) -> None:
+        """Takes partitions that are new here, if that is `still` to be done once the caller waits for more."""
         self.changing = True
         try:
             await self.at_rest.wait()
+            if not still():
+                return
             for topic_partition in sorted(partitions):
                 self.positions[topic_partition] = None
+                self._tenures[topic_partition] = object()
             await self.listener.on_assigned(sorted(partitions))
         finally:
             self._settled()
 
-    async def revoke(self, partitions: Collection[TopicPartition]) -> None:
-        """Gives partitions up, with their commits where those are automatic."""
+    async def revoke(self, partitions: Collection[TopicPartition], still: Callable[[], bool] = lambda: True) -> None:
+        """Gives partitions up, with their commits where those are automatic.
+
+        Not where that is not `still` to be done once the caller waits for more: they may be lost by then, see `lose`.
+        """
         self.changing = True
         try:
             await self.at_rest.wait()
-            if self._settings.auto_commit:
+            if self._settings.auto_commit and still():
                 await self._commit_before_leaving(partitions)
+            if not still():
+                return
             if partitions:
                 await self.listener.on_revoked(sorted(partitions))
             self.drop(partitions)
@@ -136,6 +146,7 @@ class Ownership:
         for topic_partition in partitions:
             self.positions.pop(topic_partition, None)
             self._epochs.pop(topic_partition, None)
+            self._tenures.pop(topic_partition, None)
             self._committed.pop(topic_partition, None)
             self._left_at.pop(topic_partition, None)
         still = {tp.topic for tp in self.positions}
@@ -293,7 +304,10 @@ class Ownership:
         timeout_s: float | None,
     ) -> None:
         assert self._commits is not None
-        refused = await self._commits.commit(offsets, topics_read, timeout_s=timeout_s)
+        tenures = {tp: self._tenures.get(tp) for tp in offsets}
+        refused = await self._commits.commit(
+            offsets, topics_read, timeout_s=timeout_s, still=lambda tp: self._tenures.get(tp) is tenures[tp]
+        )
         # The reader may have begun to read the next topic of a name meanwhile, of which nothing was committed.
         self._committed |= {
             tp: committed.offset
