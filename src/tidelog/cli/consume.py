@@ -163,6 +163,8 @@ def _membership(
 ) -> ConsumerSettings:
     if assignors and protocol is GroupProtocol.CONSUMER:
         raise WrongUsage("with --group-protocol consumer the brokers assign: no --assignor")
+    if instance_id == "":
+        raise WrongUsage("--instance-id is empty")
     names = ", ".join(CONSUMERS)
     chosen = [name if name in CONSUMERS else _own_assignor(name, names) for name in assignors or ()]
     settings = ConsumerSettings(

@@ -137,6 +137,8 @@ def produce(
         raise WrongUsage("--idempotent needs --acks all")
     if transactional_id is not None and acks is not Acks.ALL:
         raise WrongUsage("--transactional-id needs --acks all")
+    if transactional_id == "":
+        raise WrongUsage("--transactional-id is empty")
     if transaction_size is not None and transactional_id is None:
         raise WrongUsage("--transaction-size needs --transactional-id")
     if partitioner is not None and partition is not None:

@@ -312,6 +312,8 @@ def test_bytes_that_are_no_text_are_sent_as_they_are(tidelog: Tidelog, topic: st
     [
         (("produce", "t", "-m", "x", "--timestamp", str(2**63)), "--timestamp"),
         (("produce", "t", "-m", "x", "--linger", "inf"), "--linger"),
+        (("produce", "t", "-m", "x", "--transactional-id", ""), "--transactional-id is empty"),
+        (("consume", "t", "-g", "g", "--instance-id", ""), "--instance-id is empty"),
         (("topics", "list", "--timeout", "inf"), "--timeout"),
         (("groups", "list", "--state", "Nonsense"), "--state 'Nonsense' is none of PreparingRebalance"),
         (("groups", "list", "--type", "nonsense"), "--type 'nonsense' is none of Classic"),

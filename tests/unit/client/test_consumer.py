@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.unit.client.group_broker import MEMBER, GroupBroker
-from tests.unit.client.scripted_broker import SILENCE, HeldAnswers
+from tests.unit.client.scripted_broker import DROP, SILENCE, HeldAnswers
 from tests.waiting import eventually
 
 from tidelog.assignors.assignor import Assignment, Subscription
@@ -1129,3 +1129,27 @@ async def test_a_commit_goes_on_in_no_later_membership() -> None:
                 await committing
             assert await polling is not None
         assert broker.committed == {}
+
+
+async def test_a_farewell_that_is_answered_late_ends_no_later_membership() -> None:
+    """The caller came back, and the member had joined anew before it heard that it had left."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        async with consuming(broker, max_poll_interval_s=0.3) as consumer:
+            await read(consumer, 1)
+            answer = broker.handlers[ApiKey.LEAVE_GROUP]
+            broker.handlers[ApiKey.LEAVE_GROUP] = lambda request, version: DROP
+            short, consumer._routing.retry = consumer._routing.retry, RetryPolicy(backoff_ms=3000)
+            await eventually(lambda: broker.asked(ApiKey.LEAVE_GROUP) and consumer._connections[1]._connection is None)
+            broker.handlers[ApiKey.LEAVE_GROUP] = answer
+            consumer._routing.retry = short
+            broker.fail_next[ApiKey.JOIN_GROUP] = [ErrorCode.UNKNOWN_MEMBER_ID]
+            consumer.subscribe(["t"])
+            polling = asyncio.create_task(consumer.poll())
+            await eventually(lambda: consumer._member_now().generation == 2 and consumer.assignment)
+            assert len(broker.asked(ApiKey.LEAVE_GROUP)) == 1
+            await eventually(lambda: len(broker.asked(ApiKey.LEAVE_GROUP)) == 2)
+            await some_heartbeats(broker)
+            assert consumer._member_now().generation == 2
+            polling.cancel()
+            await asyncio.gather(polling, return_exceptions=True)

@@ -329,8 +329,10 @@ class ClassicMembership:
                 logger.warning(
                     "left the group: no_poll_within_s=%g group=%s", self._settings.max_poll_interval_s, self._group
                 )
+                left = (self._generation, self._member_id)
                 await self._say_goodbye("no poll within max.poll.interval.ms")
-                self._give_up(ErrorCode.UNKNOWN_MEMBER_ID)
+                if (self._generation, self._member_id) == left:  # Else we have joined anew before it was answered.
+                    self._give_up(ErrorCode.UNKNOWN_MEMBER_ID)
                 continue
             try:
                 await self._heartbeat()
