@@ -316,3 +316,42 @@ def test_a_function_of_the_user_that_fails_is_told_by_poll(tmp_path: Path) -> No
             await consumer.close()
 
     run(check())
+
+
+def test_a_poll_that_waits_ends_when_the_consumer_is_closed(tmp_path: Path) -> None:
+    """Another task may close it; and nothing is asked for after that."""
+
+    async def check() -> None:
+        async with place(tmp_path) as here:
+            await here.make()
+            consumer = here.consumer()
+            polling = asyncio.create_task(consumer.poll())
+            await eventually(lambda: consumer.assignment)
+            await consumer.close()
+            with pytest.raises(RuntimeError, match="the share consumer is closed"):
+                await asyncio.wait_for(polling, 30)
+
+    run(check())
+
+
+def test_a_close_that_is_cancelled_ends_the_membership(tmp_path: Path) -> None:
+    """At whichever moment: no heartbeats keep the partitions of a consumer that is no more."""
+
+    async def check() -> None:
+        async with place(tmp_path) as here:
+            await here.make()
+            for turns in (1, 2, 4, 8, 16, 32):
+                consumer = here.consumer()
+                assert await consumer.poll(1) is None
+                closing = asyncio.create_task(consumer.close())
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                for _ in range(2):
+                    closing.cancel()
+                    await asyncio.sleep(0)
+                    await asyncio.sleep(0)
+                await asyncio.wait([closing], timeout=30)
+                assert consumer._closed, turns
+                assert consumer._membership._heartbeats is None, turns
+
+    run(check())

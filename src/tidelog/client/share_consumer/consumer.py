@@ -10,6 +10,7 @@ What runs by itself are heartbeats, and fetches of one `poll` that came to an en
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import deque
@@ -158,6 +159,7 @@ class ShareConsumer:
     async def _next(self) -> SharedBatch:
         while True:
             self._woken.clear()
+            self._require_open()
             failure, self._failure = self._membership.failure or self._failure, None
             if failure is not None:
                 raise failure
@@ -383,22 +385,29 @@ class ShareConsumer:
         self._closing = True
         if accepts:
             self._accept_given()
+        self._woken.set()  # Ends the wait of a `poll` in another task.
         deadline = self._routing.deadline(self._settings.close_timeout_s)
-        try:
+        # Whatever goes wrong, or is cancelled, on the way: each of these ends; the last one first.
+        async with contextlib.AsyncExitStack() as ends:
+            ends.callback(self._end)
+            ends.push_async_callback(self._membership.leave, deadline)
+            ends.push_async_callback(self._end_turns)
             if self._refreshing is not None:
                 self._refreshing.cancel()
             # A fetch that waits for records ends by itself, soon: its session is to end with an answer.
             await asyncio.gather(*(leader.close(deadline) for leader in self._leaders.values()))
-        finally:
-            tasks = [*self._turns] if self._refreshing is None else [*self._turns, self._refreshing]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await self._membership.leave(deadline)
-            self._coordinator.close()
-            self._arrived.clear()
-            self._given.clear()
-            self._closed = True
+
+    async def _end_turns(self) -> None:
+        tasks = [*self._turns] if self._refreshing is None else [*self._turns, self._refreshing]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _end(self) -> None:
+        self._coordinator.close()
+        self._arrived.clear()
+        self._given.clear()
+        self._closed = True
 
     def _require_open(self) -> None:
         if self._closing:

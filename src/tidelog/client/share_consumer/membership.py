@@ -172,9 +172,9 @@ class ShareMembership:
         """Ends the membership; where no coordinator answers until the deadline, its session timeout does."""
         if self._heartbeats is None:
             return
-        self._heartbeats.cancel()
-        await asyncio.gather(self._heartbeats, return_exceptions=True)
-        self._heartbeats = None
+        heartbeats, self._heartbeats = self._heartbeats, None
+        heartbeats.cancel()
+        await asyncio.gather(heartbeats, return_exceptions=True)
         await self._say_goodbye(deadline)
         self._start_over()
 
