@@ -1086,6 +1086,25 @@ async def test_a_close_that_is_cancelled_leaves_nothing_open() -> None:
             assert len(asyncio.all_tasks()) == 1, turns
 
 
+async def test_a_close_that_is_cancelled_once_leaves_the_group() -> None:
+    """At whichever moment before the farewell: else the others would wait for the end of its session."""
+    with GroupBroker(partitions=1) as broker:
+        settings = dataclasses.replace(EARLIEST, heartbeat_interval_s=0.02, auto_commit=False)
+        for turns in range(1, 8):
+            async with Cluster(broker.bootstrap) as cluster:
+                consumer = Consumer(cluster, "g", settings)
+                consumer.subscribe(["t"])
+                while not consumer.assignment:
+                    await consumer.poll(0.1)
+                closing = asyncio.create_task(consumer.close())
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                closing.cancel()
+                await asyncio.wait([closing], timeout=30)
+                assert consumer._closed
+            await eventually(lambda turns=turns: len(broker.asked(ApiKey.LEAVE_GROUP)) == turns)  # type: ignore[misc]
+
+
 async def test_what_is_lost_while_it_is_given_up_is_lost() -> None:
     """A listener that commits what is revoked would be refused: the group has given the member up meanwhile."""
     told = Told()

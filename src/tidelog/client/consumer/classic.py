@@ -369,12 +369,14 @@ class ClassicMembership:
     # Leaving
 
     async def leave(self, deadline: Deadline) -> None:
-        if self._heartbeats is not None:
-            self._heartbeats.cancel()
-            await asyncio.gather(self._heartbeats, return_exceptions=True)
+        try:
+            if self._heartbeats is not None:
+                self._heartbeats.cancel()
+                await asyncio.gather(self._heartbeats, return_exceptions=True)
+        finally:  # Also for a caller that is cancelled here: the others would wait for the end of the session.
             self._heartbeats = None
-        await self._say_goodbye("the consumer closed", deadline)
-        self._member_id, self._generation = "", NO_GENERATION
+            await self._say_goodbye("the consumer closed", deadline)
+            self._member_id, self._generation = "", NO_GENERATION
 
     async def _say_goodbye(self, reason: str, deadline: Deadline | None = None) -> None:
         """LeaveGroup, unless the member is static: a consumer that comes back by its name is to have its partitions."""

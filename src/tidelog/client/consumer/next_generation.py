@@ -344,9 +344,11 @@ class NextGenerationMembership:
     async def leave(self, deadline: Deadline) -> None:
         if self._heartbeats is not None:
             self._heartbeats.cancel()
-            await asyncio.gather(self._heartbeats, return_exceptions=True)
-            await self._say_goodbye(deadline)
-            self._heartbeats = None
+            try:
+                await asyncio.gather(self._heartbeats, return_exceptions=True)
+            finally:  # Also for a caller that is cancelled here: the others would wait for the end of the session.
+                self._heartbeats = None
+                await self._say_goodbye(deadline)
         self._epoch = _JOINING
 
     async def _say_goodbye(self, deadline: Deadline | None = None) -> None:
