@@ -18,6 +18,7 @@ from tidelog.client.producer import Producer, ProducerSettings
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol.apis import ApiKey
+from tidelog.protocol.messages import EndTxnResponse
 from tidelog.records.batch import read_header
 
 T0 = TopicPartition("t", 0)
@@ -442,3 +443,48 @@ async def test_no_commit_after_offsets_that_were_refused_on_their_way() -> None:
                 await ending
             await producer.abort()
         assert broker.ended == [False]
+
+
+@pytest.mark.parametrize("by_block", [True, False])
+async def test_a_commit_that_was_cancelled_and_carried_out_is_no_end_of_the_producer(by_block: bool) -> None:
+    """The coordinator refuses to abort what is committed; the abort says so, and the next transaction can begin."""
+    with GroupBroker(partitions=1) as broker:
+        end = broker.handlers[ApiKey.END_TXN]
+        came, done = threading.Event(), []
+
+        def end_once(request: Any, version: int) -> Any:
+            """As a coordinator that knows a commit again, and refuses an abort after it."""
+            if request.producer_epoch == broker.epoch:
+                done[:] = [request.committed, end(request, version)]
+                came.set()
+                return SILENCE if len(broker.ended) == 1 else done[1]
+            return done[1] if request.committed == done[0] else EndTxnResponse(error_code=ErrorCode.INVALID_TXN_STATE)
+
+        broker.handlers[ApiKey.END_TXN] = end_once
+        async with (
+            asyncio.timeout(180),
+            Cluster(broker.bootstrap, call_timeout_s=0.5) as cluster,
+            Producer(cluster, SETTINGS) as producer,
+        ):
+            if by_block:
+
+                async def work() -> None:
+                    async with producer.transaction():
+                        await producer.send("t", b"a")
+
+                working = asyncio.create_task(work())
+            else:
+                await producer.begin()
+                await producer.send("t", b"a")
+                working = asyncio.create_task(producer.commit())
+            await eventually(came.is_set)
+            working.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await working
+            if not by_block:
+                with pytest.raises(TransactionFailed, match="was committed"):
+                    await producer.abort()
+            async with producer.transaction():
+                await producer.send("t", b"b")
+        assert broker.ended == [True, True]
+        assert [each[1:3] for each in producer_ids(broker)] == [(1, 0), (2, 0)]

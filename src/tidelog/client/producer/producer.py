@@ -264,7 +264,10 @@ class Producer:
         await self._end(committed=True)
 
     async def abort(self) -> None:
-        """Drops what was not sent yet, and aborts: readers of committed records see nothing of the transaction."""
+        """Drops what was not sent yet, and aborts: readers of committed records see nothing of the transaction.
+
+        TransactionFailed where a commit that was cancelled or not answered had been carried out: `begin` the next one.
+        """
         transactions = self._transactional()
         transactions.require(ProducerTransactionState.OPEN, ProducerTransactionState.BROKEN)
         transactions.break_off(aborted())  # Nothing more is sent.
@@ -306,6 +309,8 @@ class Producer:
         self._check_running()
         if await transactions.end(committed=committed):
             self._sender.restart()
+        if transactions.was_committed:
+            raise TransactionFailed("the transaction was committed: its commit was carried out, though not answered")
 
     # Partitions
 

@@ -102,6 +102,10 @@ class TransactionManager:
         self._begun = False
         """Whether the coordinator may know of the transaction."""
         self._needs_new_epoch = False
+        self._is_commit_open = False
+        """Whether a commit was sent whose answer is not known: the coordinator may have carried it out."""
+        self.was_committed = False
+        """Whether the last transaction, which was to be aborted in the end, had been committed by then."""
 
     @property
     def transactional_id(self) -> str:
@@ -278,8 +282,10 @@ class TransactionManager:
 
     async def _end(self, committed: bool) -> bool:
         former = (self.producer_id, self.producer_epoch)
+        self.was_committed = False
         if self._begun:
             await self._say_how_it_ends(committed)
+        self._is_commit_open = False
         self._partitions.clear()
         self._added_groups.clear()
         self._begun = False
@@ -295,6 +301,19 @@ class TransactionManager:
         return (self.producer_id, self.producer_epoch) != former
 
     async def _say_how_it_ends(self, committed: bool) -> None:
+        """Tells the coordinator. What it has committed already it aborts no more: then it is asked for the commit once
+        more, which it knows again, since its answer has the next epoch."""
+        self._is_commit_open = self._is_commit_open or committed
+        try:
+            await self._tell_end(committed)
+        except KafkaError as error:
+            if committed or not self._is_commit_open or error.code is not ErrorCode.INVALID_TXN_STATE:
+                raise
+            self.state, self.failure = ProducerTransactionState.ENDING, None
+            await self._tell_end(True)
+            self.was_committed = True
+
+    async def _tell_end(self, committed: bool) -> None:
         request = messages.EndTxnRequest(
             transactional_id=self._id,
             producer_id=self.producer_id,
