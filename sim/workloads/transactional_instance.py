@@ -8,7 +8,7 @@ zombie does.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sim.checks.transaction_history import Fate
 from sim.invariants import require
@@ -22,10 +22,11 @@ from tidelog.records.batch import Codec, build_batch
 from tidelog.records.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from sim.checks.transaction_history import Transaction
-    from sim.workloads.transactions import TransactionalProducer
+    from sim.checks.transaction_history import Transaction, TransactionHistory
+    from sim.world.randomness import SeededRandom
+    from sim.world.trace import Trace
 
 TIMEOUT_MS: Final = 8_000
 """transaction.timeout.ms: shorter than some faults last."""
@@ -80,10 +81,33 @@ class AbortNeededError(Exception):
     """The transaction can only be aborted."""
 
 
+class Application(Protocol):
+    """What all processes of an application share (`transactions.py`)."""
+
+    transactional_id: str
+    group: str
+    partitions: Sequence[TopicPartition]
+    source: TopicPartition
+    """What its group consumes."""
+    make_router: Any
+    """A way to the cluster, by the name of a process."""
+    random: SeededRandom
+    history: TransactionHistory
+    trace: Trace
+    open_transaction: Callable[[int, TopicPartition], int | None]
+    """Where a transaction begins, by producer id, as a partition's leader has it."""
+    leader_of: Callable[[TopicPartition], int | None]
+    may_be_late: bool
+    """Whether a transaction may be given up at any time, rightly."""
+
+    async def pause(self) -> None:
+        """Between the steps of a transaction; raises where the process is to end."""
+
+
 class Instance:
     """One process of an application with a transactional id."""
 
-    def __init__(self, owner: TransactionalProducer, number: int, *, is_newer: bool) -> None:
+    def __init__(self, owner: Application, number: int, *, is_newer: bool) -> None:
         """`is_newer`: it speaks the protocol since KIP-890."""
         self._owner = owner
         self._history = owner.history
