@@ -38,6 +38,22 @@ def test_what_was_written_anew_is_all_that_is_left(broker: Broker, states: share
     assert (log.log_start_offset, log.log_end_offset) == (3, 6)
 
 
+def test_nothing_is_deleted_before_what_was_written_anew_is_durable(
+    broker: Broker, states: share_states.ShareStates
+) -> None:
+    """Else a power cut could take both: all states, not only the newest."""
+    log = broker.replica(SHARE_GROUP_STATE_TOPIC).log
+    broker.shell.advance(100)
+    broker.shell.pool_waits = True
+    states._prune_all()
+    broker.shell.advance(100)
+    assert (log.kept_start, log.log_end_offset, log.flushed_offset) == (0, 6, 0)
+    broker.shell.pool_waits = False
+    broker.shell.run_pool()
+    broker.shell.advance(100)
+    assert (log.log_start_offset, log.flushed_offset) == (3, 6)
+
+
 def test_a_leadership_that_begins_again_deletes_nothing_for_the_one_before(
     broker: Broker, states: share_states.ShareStates
 ) -> None:
@@ -47,6 +63,8 @@ def test_a_leadership_that_begins_again_deletes_nothing_for_the_one_before(
     broker.shell.pool_waits = True
     states._prune_all()
     broker.shell.advance(100)
+    broker.shell.run_pool()
+    broker.shell.run_turns()
     assert log.kept_start == 3
     broker.lead(SHARE_GROUP_STATE_TOPIC, leader=1, leader_epoch=1)
     log.truncate_to(2)

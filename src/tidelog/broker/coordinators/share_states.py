@@ -86,11 +86,26 @@ class ShareStates(CoordinatorService[ShareCoordinator]):
             if remaining.rest:
                 self._shell.soon(self._prune, partition, replica, leader, end_offset, remaining.rest)
             elif not replica.log.is_offline and end_offset <= replica.high_watermark:
-                replica.log.announce_start(end_offset)
-                self._disk_scheduler.starts_durable().on_complete(lambda _: self._drop(replica, leader, end_offset))
+                self._drop_when_flushed(replica, leader, end_offset)
 
         asked = self.shards.ask_partition(partition, lambda request_id: SnapshotAll(request_id, wall_ms, rest))
         asked.on_complete(look)
+
+    def _drop_when_flushed(self, replica: Replica, leader: PartitionLeader, offset: int) -> None:
+        """Deletes what is below `offset` once all that was written anew behind it is durable: a power cut that takes
+        that must not find the rest deleted. Where a flush has to wait, or is refused, the next pruning does it."""
+        log, end = replica.log, replica.log.log_end_offset
+        try:
+            flush = log.flush_task()
+        except KafkaError:
+            return
+
+        def flushed(_: object) -> None:
+            if replica.leader is leader and not log.is_offline and log.flushed_offset >= end:
+                log.announce_start(offset)
+                self._disk_scheduler.starts_durable().on_complete(lambda _: self._drop(replica, leader, offset))
+
+        (Deferred.of(None) if flush is None else self._disk_scheduler.run(flush)).on_complete(flushed)
 
     def _drop(self, replica: Replica, leader: PartitionLeader, offset: int) -> None:
         if replica.leader is leader and not replica.log.is_offline and replica.log.advance_start(offset):
