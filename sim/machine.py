@@ -124,8 +124,7 @@ class Machine(ABC):
         self.before_power_cut: Callable[[], object] = lambda: None
         """Called while the disk has all that was written."""
         mount = self.disk.mount()
-        for directory in (DATA, OTHER_DATA, STORE):
-            mount.make_directories(directory)
+        mount.make_directories(STORE)
         mount.sync_file_system("/")
         self.disk.kill()
 

@@ -84,12 +84,6 @@ class LogScenario:
         self.disk = SimulatedDisk(self.random.stream("disk"), self.clock.wall_ms)
         self.ledger = Ledger()
         self._starts = 0
-        mount = self.disk.mount()  # The machine was set up with the directories, durably.
-        for path in self.log_dirs:
-            mount.make_directories(path)
-        mount.sync_file_system("/")
-        self.disk.kill()
-        self.disk.operations = 0
 
     def start(self) -> LogManager:
         """A process opens the directory: a broker's start, recovery included. Each draws from a stream of its own."""
