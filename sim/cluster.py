@@ -174,10 +174,6 @@ class Cluster:
         state = None if self.states is None else self.states.state(partition)
         return state is not None and state.leader != broker
 
-    def lost_power_since(self, time: float) -> bool:
-        """Whether a broker's machine has lost its power since then, in seconds of the run."""
-        return any(machine.lost_power_at >= time for machine in self.brokers)
-
     def committed_end(self, partition: TopicPartition) -> int:
         """The high watermark of a partition, as its leader has it; 0 where none leads."""
         leader = self.brokers[0] if self.states is None else self.leader(partition)

@@ -197,7 +197,7 @@ class Simulation:
             router = self._router(name)
             own = self._random.stream(name)
             producer = Producer(name, lanes, guarantee, pause_s, router, own, self.history, self._trace)
-            producer.is_deposed, producer.lost_power_since = self.cluster.is_deposed, self.cluster.lost_power_since
+            producer.is_deposed = self.cluster.is_deposed
             producers.append(producer)
         return producers
 

@@ -218,7 +218,9 @@ class Prober:
         response = await self._send(client, ApiKey.LEADER_AND_ISR, request)
         codes = [found.error_code for topic in response.topics for found in topic.partition_errors]
         code = next(filter(None, [response.error_code, *codes]), 0)
-        self._judge(what, machine, request, code, accepted=code == ErrorCode.NONE)
+        # A replica that was taken away meanwhile is made anew, whatever the leader's epoch.
+        is_there = what != "order's leader epoch" or _replica(machine, partition) is replica
+        self._judge(what, machine, request, code, accepted=code == ErrorCode.NONE and is_there)
 
     async def _stop(self) -> None:
         """StopReplica with a leader epoch of before, and all others of now: the replica has been wanted since."""

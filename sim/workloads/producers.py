@@ -131,8 +131,6 @@ class Producer:
         self._producer_epoch = -1
         self.is_deposed: Callable[[TopicPartition, int], bool] = lambda partition, broker: False
         """Whether a broker does not lead a partition, as the store has it: what such a one says is not believed."""
-        self.lost_power_since: Callable[[float], bool] = lambda time: False
-        """Whether a broker's machine has lost its power since then, in seconds of the run."""
         self.stopping = False
         """Set it, and `run` returns once all is acknowledged, or known to be lost."""
         for lane in self._lanes:
@@ -228,16 +226,16 @@ class Producer:
             return
         lane = known[self._again_random.below(len(known))]
         again = lane.recent[self._again_random.below(len(lane.recent))]
+        if lane.partition.topic != NEVER_DELETED and again.batch.generation != self._history.generation:
+            return  # Where its records are deleted a snapshot tells of it, if there is one; else a start forgets it.
         asked = self._leader(lane)
         response = await self._router.ask(asked, ApiKey.PRODUCE, self._request([(lane, again.batch)]))
         ((found,),) = [topic.partition_responses for topic in response.responses]
         code = ErrorCode(found.error_code)
         self._trace.record("again", lane.name, lane.partition, again.batch.sequence, code.name, found.base_offset)
-        # Where its records are deleted a snapshot tells of it, which a power cut may take until it is flushed.
-        is_kept = lane.partition.topic == NEVER_DELETED or not self.lost_power_since(again.batch.sent_at)
         require(
             12,
-            code is not ErrorCode.NONE or found.base_offset == again.base_offset or not is_kept,
+            code is not ErrorCode.NONE or found.base_offset == again.base_offset,
             f"{lane.partition}: what {lane.name} sent again, and was told to stand at {again.base_offset}, has been"
             f" written once more, at {found.base_offset}",
         )
