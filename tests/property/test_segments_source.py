@@ -72,6 +72,7 @@ class WrittenLog(Life):
 
     def _open(self) -> tuple[LogManager, Log]:
         manager = open_manager("/data", disk=self.watched, config=self.config, clock=self.clock, settings=SETTINGS)
+        manager.keep_properties()
         return manager, manager.get(TP) or manager.create(TP, TOPIC_ID)
 
     def do(self, kind: str, producer: int, number: int) -> None:

@@ -108,6 +108,7 @@ def overrule(directory: Path, epoch: int, first: int, end: int) -> None:
     let_go()
     (directory / "meta.properties").unlink()
     manager = open_manager(directory, config=CONFIG)
+    manager.keep_properties()
     log = manager.get(TP)
     assert log is not None
     for number in range(first, end):

@@ -57,6 +57,7 @@ def closed() -> Iterator[None]:
 def written(directory: Path, batches: int = 20) -> tuple[LogManager, Log]:
     """A log of batches of two records, a second apart, in segments of a few; its high watermark is on disk."""
     manager = open_manager(directory, config=CONFIG)
+    manager.keep_properties()
     log = manager.create(TP, TOPIC_ID)
     for index in range(batches):
         first = 2 * index
@@ -127,6 +128,7 @@ def test_a_plan_goes_through_no_segment(tmp_path: Path) -> None:
     for batches in (70, 134):  # An index is written 64 entries at a time.
         directory, disk = tmp_path / str(batches), FaultyDisk()
         manager = open_manager(directory, config=LogConfig())
+        manager.keep_properties()
         log = manager.create(TP, TOPIC_ID)
         for _ in range(batches):
             log.append(batch(bytes(70_000)), leader_epoch=0, now_ms=NOW_MS)
@@ -202,6 +204,7 @@ def test_what_cannot_be_is_told(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers"):
         parse_options({"segments": str(tmp_path), "subscribe": "t"}, streaming=True)
     manager = open_manager(tmp_path / "two", config=CONFIG)
+    manager.keep_properties()
     manager.create(TP, type(TOPIC_ID)(bytes(15) + b"x"))
     with pytest.raises(SourceError, match="several topics called topicone"):
         values(reader(tmp_path))

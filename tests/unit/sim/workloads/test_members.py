@@ -34,6 +34,8 @@ class Brokers:
         self.committed_with: list[int] = []
         """Epochs of commits."""
         self.commit_error = ErrorCode.NONE
+        self.oldest_epoch = 3
+        """Heartbeats of members with older ones are refused."""
 
     async def ask_any(self, _key: ApiKey, _message: Any) -> Any:
         found = messages.FindCoordinatorResponse.Coordinator(node_id=self.coordinator)
@@ -51,6 +53,8 @@ class Brokers:
             outcome = committed.OffsetCommitResponsePartition(partition_index=0, error_code=int(self.commit_error))
             return committed(topics=[committed.OffsetCommitResponseTopic(name="t", partitions=[outcome])])
         kind = messages.ConsumerGroupHeartbeatResponse
+        if 0 < message.member_epoch < self.oldest_epoch:
+            return kind(error_code=int(ErrorCode.FENCED_MEMBER_EPOCH))
         own = kind.TopicPartitions(topic_id=TOPIC_ID, partitions=self.partitions)
         return kind(
             error_code=int(self.error), member_epoch=self.epoch, assignment=kind.Assignment(topic_partitions=[own])
@@ -164,3 +168,23 @@ def test_a_commit_of_before_the_partition_was_given_is_refused(
     with expected:
         asyncio.run(scenario())
     assert group.brokers.committed_with == [2]
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_a_heartbeat_with_an_epoch_of_before_is_refused(monkeypatch: pytest.MonkeyPatch, *, is_refused: bool) -> None:
+    """A member that gets a partition may be heard as if with an epoch that it had long ago."""
+    monkeypatch.setattr("sim.workloads.consumer_members.BELATED_CHANCE", 1.0)
+    group = Group()
+    group.brokers.partitions = []
+    group.brokers.commit_error = ErrorCode.STALE_MEMBER_EPOCH
+    group.brokers.oldest_epoch = 3 if is_refused else 0
+    member = group.member("one")
+
+    async def scenario() -> None:
+        await member._join()
+        group.brokers.epoch, group.brokers.partitions = 4, [0]
+        await member._heartbeat()
+
+    expected = contextlib.nullcontext() if is_refused else pytest.raises(InvariantBrokenError, match="is heard with")
+    with expected:
+        asyncio.run(scenario())
