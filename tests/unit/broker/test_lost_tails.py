@@ -10,6 +10,7 @@ from tests.unit.broker.test_damaged_replicas import (
     SETTINGS,
     T0,
     content,
+    flip,
     folder,
     isr,
     leader,
@@ -103,5 +104,22 @@ def test_the_wait_for_those_that_stay_away_ends(tmp_path: Path) -> None:
             await brokers.start(0)
             await eventually(lambda: leader(brokers, 0) == 0)
             assert isr(brokers, 0) == {0}
+
+    run(check())
+
+
+def test_that_a_machine_was_booted_anew_is_told_before_what_its_logs_have_lost(tmp_path: Path) -> None:
+    """The controller may read the marks between two of them: a log that has only lost its tail takes part in the
+    comparison, and one that is known to be damaged leaves the ISR."""
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 3, **SETTINGS) as brokers:
+            await filled(brokers)
+            await brokers.kill_all()
+            boot_anew(tmp_path, 0, RECORDS)
+            flip(folder(tmp_path, 0))
+            await brokers.start(0)
+            created = {path: brokers.store.tree.get(path)[1].czxid for path in marks(brokers)}
+            assert created[f"{MARKS}/0"] < created[f"{MARKS}/0-booted"] < created[f"{MARKS}/0-t-0"]
 
     run(check())

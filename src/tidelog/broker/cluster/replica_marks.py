@@ -216,10 +216,12 @@ class ReplicaMarks:
                 self._forget(topic_partition)
         wanted = dict(self._damaged)
         own = functools.partial(replica_mark_path, self._broker_id)
-        new = {own(each): encode_replica_mark(mark) for each, mark in wanted.items() if each not in found}
         changed = {own(each): mark for each, mark in wanted.items() if found.get(each, mark) != mark}
         standing = {path for path in stops if path.removeprefix(f"{MARKS}/") in (names or ())}
-        new |= {path: b"" for path, holds in stops.items() if holds and path not in standing}
+        # How it stopped comes first: a controller that reads of a damage alone has the replica leave its ISR, with what
+        # only this disk may have kept.
+        new = {path: b"" for path, holds in stops.items() if holds and path not in standing}
+        new |= {own(each): encode_replica_mark(mark) for each, mark in wanted.items() if each not in found}
         gone = [own(each) for each in found if each not in wanted]
         gone += [path for path, holds in stops.items() if not holds and path in standing]
         if new:
