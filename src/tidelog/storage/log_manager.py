@@ -236,17 +236,19 @@ class LogManager:
 
         A replica was made anew, for another assignment, while the directory with its former log was offline. Of two
         logs of one topic the one with the later epoch at its end, and then the longer one, has all that the other has,
-        unless it has a hole. `WrongLogDirectory` where they are not known to be of one topic.
+        unless it has a hole. A folder without an id and without a record is what is left of a log that could not be
+        made. `WrongLogDirectory` where two logs are not known to be of one topic.
         """
-        if log.topic_id is None or log.topic_id != other.topic_id:
+        half_made = [each for each in (log, other) if each.topic_id is None and each.log_end_offset == 0]
+        if not half_made and (log.topic_id is None or log.topic_id != other.topic_id):
             raise WrongLogDirectory(
                 f"Duplicate log directories found: {other.directory} and {log.directory}: move the one that is not to"
                 f" be used away"
             )
 
-        def extent(each: Log) -> tuple[bool, int, int]:
+        def extent(each: Log) -> tuple[bool, bool, int, int]:
             has_hole = each.damage is not None and each.damage.has_hole
-            return not has_hole, each.epochs.latest, each.log_end_offset
+            return each not in half_made, not has_hole, each.epochs.latest, each.log_end_offset
 
         older, newer = sorted((log, other), key=extent)
         logger.warning(

@@ -417,6 +417,22 @@ def test_the_former_log_of_a_replica_that_was_made_anew_is_put_aside(
     manager.close()
 
 
+@pytest.mark.parametrize("half_made", [0, 1])
+def test_what_is_left_of_a_log_that_could_not_be_made_is_put_aside(tmp_path: Path, half_made: int) -> None:
+    """Memory was short, and the directory of the log that is there was offline; whichever is loaded first."""
+    folders = directories(tmp_path, 2)
+    manager = open_manager(folders[1 - half_made])
+    fill(manager.create(TP, TOPIC_ID), 5)
+    manager.close()
+    (folders[half_made] / str(TP)).mkdir(parents=True)
+    manager = open_manager(*folders)
+    log = manager.get(TP)
+    assert log is not None
+    assert (log.directory, log.log_end_offset) == (f"{folders[1 - half_made]}/{TP}", 5)
+    assert [path.name.rpartition("-")[2] for path in folders[half_made].glob(f"{TP}.*")] == ["stray"]
+    manager.close()
+
+
 def test_a_directory_that_cannot_be_written_is_offline(tmp_path: Path) -> None:
     """Read-only, or no directory at all: the others serve."""
     disk = FaultyDisk()
