@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sim.world.loop import VirtualLoop
     from sim.world.randomness import SeededRandom
     from sim.world.trace import Trace
+    from tidelog.broker.replicas.replica import Replica
     from tidelog.model.identifiers import TopicPartition
 
 RESTART_S: Final = (0.05, 1.0)
@@ -197,19 +198,17 @@ class Cluster:
 
     def presumed_leadership(self, partition: TopicPartition, broker: int) -> tuple[int, int] | None:
         """The same as `broker` has it, if it takes itself for the leader; None where it does not, or does not run."""
-        for machine in self.brokers:
-            replica = replica_of(machine, partition) if machine.broker_id == broker else None
-            if replica is not None and replica.leader is not None:
-                return broker, replica.leader.leader_epoch
-        return None
+        replica = self._presumed_leader(partition, broker)
+        return None if replica is None else (broker, replica.leader_epoch)
 
     def presumed_high_watermark(self, partition: TopicPartition, broker: int) -> tuple[int, int] | None:
         """Leader epoch and high watermark of a partition as `broker` has them, if it takes itself for the leader."""
-        for machine in self.brokers:
-            replica = replica_of(machine, partition) if machine.broker_id == broker else None
-            if replica is not None and replica.leader is not None:
-                return replica.leader.leader_epoch, replica.high_watermark
-        return None
+        replica = self._presumed_leader(partition, broker)
+        return None if replica is None else (replica.leader_epoch, replica.high_watermark)
+
+    def _presumed_leader(self, partition: TopicPartition, broker: int) -> Replica | None:
+        held = [replica_of(machine, partition) for machine in self.brokers if machine.broker_id == broker]
+        return next((replica for replica in held if replica is not None and replica.leader is not None), None)
 
     def session_of(self, machine: BrokerMachine) -> int | None:
         """The session with which a broker is registered now."""
