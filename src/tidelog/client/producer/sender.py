@@ -196,7 +196,7 @@ class Sender:
     async def drain(self) -> None:
         """Waits until there is no record that is not acknowledged and has not failed."""
         with self._flushing():
-            # Whoever waited for room is woken with us, and may have queued a record.
+            # A `send` that waited for room wakes in the same turn as this drain, and may queue another record first.
             while not self._idle.is_set():
                 await self._idle.wait()
 
