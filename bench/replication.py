@@ -343,7 +343,7 @@ def fill(brokers: Brokers, size: int, index: int, seconds: float) -> Round:
         wanted = wanted_s() - wanted
         used = sum(cpu_seconds(brokers.pid(broker_id)) for broker_id in brokers.ids) - used
         view.delete(topic)
-    time.sleep(REST_S)  # The brokers remove the deleted topic's files meanwhile, and do not beside the next round.
+    time.sleep(REST_S)  # The brokers remove the deleted topic's files meanwhile, not beside the next round.
     return Round(rate, used / (rate * size * took / 1e6), wanted / took)
 
 

@@ -60,7 +60,7 @@ def main() -> None:
     found = []
     for _ in range(BROKERS):
         with tempfile.TemporaryDirectory() as work, tidelog_broker(f"{work}/data") as (pid, _, _):
-            time.sleep(1)  # Until what a start leaves to the loop is done: a broker at rest is what is measured.
+            time.sleep(1)  # The broker ends what its start has left to the loop; memory at rest is measured.
             found.append(memory(Path(f"/proc/{pid}/smaps_rollup").read_text()))
     say(f"a broker (median of {BROKERS})", *(statistics.median(column) for column in zip(*found, strict=True)))
 

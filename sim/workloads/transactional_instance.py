@@ -289,8 +289,7 @@ class Instance:
             require(13, begins is None, told)
 
     async def _write_late(self) -> None:
-        """Sends a batch of a transaction that has ended. A leader that took it would begin a transaction that nobody ends
-        (KIP-890).
+        """Sends a batch of a transaction that has ended (KIP-890): a leader that takes it begins one that nobody ends.
 
         Partitions of the last transaction have their markers, since the coordinator has begun this one. It has not been
         told of the batch's partition, so no leader may take the batch.
