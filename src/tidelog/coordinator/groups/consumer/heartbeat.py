@@ -29,7 +29,6 @@ from tidelog.coordinator.groups.consumer.member import (
     NOTHING_HELD,
     STATIC_LEAVE_EPOCH,
     ConsumerMember,
-    HeldPartitions,
     Partitions,
     id_of,
     plain,
@@ -224,10 +223,10 @@ def _check_instance(known: ConsumerMember | None, event: ConsumerHeartbeat) -> C
 
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
     """The member's epoch, or the one before: the answer with the new one may have been lost. Then it may own no more
-    than it has been given."""
+    than is kept for it: what it has been given, and what it is to give back. Kafka fences it for the latter."""
     if epoch == member.epoch:
         return
-    if epoch < member.epoch and epoch == member.previous_epoch and _is_within(owned, member.assigned):
+    if epoch < member.epoch and epoch == member.previous_epoch and _is_within(owned, member):
         return
     comparison = "greater" if epoch > member.epoch else "smaller"
     raise KafkaError(
@@ -237,10 +236,14 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -
     )
 
 
-def _is_within(owned: Partitions | None, held: HeldPartitions) -> bool:
+def _is_within(owned: Partitions | None, member: ConsumerMember) -> bool:
     if owned is None:
         return False
-    return all(partitions <= held.get(topic_id, {}).keys() for topic_id, partitions in owned.items())
+    given, to_give_back = member.assigned, member.pending_revocation
+    return all(
+        partitions <= given.get(topic_id, {}).keys() | to_give_back.get(topic_id, {}).keys()
+        for topic_id, partitions in owned.items()
+    )
 
 
 def _as_told(before: ConsumerMember | None, event: ConsumerHeartbeat, member_id: str) -> ConsumerMember:

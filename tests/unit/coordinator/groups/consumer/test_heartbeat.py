@@ -173,6 +173,33 @@ def test_answers_are_lost_one_after_the_other() -> None:
     assert (first.epoch, first.owned) == (member.epoch, {A: frozenset(range(6))})
 
 
+def test_a_member_that_is_to_give_back_what_it_owns_loses_answers() -> None:
+    """It keeps the rest: what it still owns goes to nobody else before it has said that it gave it up.
+
+    The simulator found a member that lost everything because its coordinator moved twice.
+    """
+    world = World()
+    first, second, third = [Consumer(world, str(number)) for number in range(1, 4)]
+    for consumer in (first, second, first, second):
+        consumer.step()
+    known = first.epoch
+    second.leave()
+    assert first.heartbeat(lose=True, full=True) is ErrorCode.NONE
+    third.heartbeat()
+    second = Consumer(world, "2")
+    second.heartbeat()
+    for _ in range(2):
+        assert first.heartbeat(lose=True, full=True) is ErrorCode.NONE
+    member = world.group.members["1"]
+    assert member.previous_epoch == first.epoch == known
+    assert first.owned[A] & member.pending_revocation[A].keys()
+    for consumer in (first, second, third):
+        consumer.step()
+        world.check()
+    assert first.epoch > known
+    assert len(first.owned[A]) == 2
+
+
 def test_an_assignment_whose_answer_was_lost() -> None:
     """It is told once: a member that missed an answer says all there is to say, and is told all of its assignment.
 
