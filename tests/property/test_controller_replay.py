@@ -211,7 +211,7 @@ class Run:
         if data is not None and not exists:
             self.write(Create(path, data))
             self.marked = self.marks()
-            self.cluster.run(MarksChanged([(name, data)]))
+            self.cluster.run(MarksChanged([self.cluster.node_read(path)]))
         elif data is None and exists:
             self.write(Delete(path))
             self.marked = self.marks()

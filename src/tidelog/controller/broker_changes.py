@@ -20,7 +20,6 @@ from tidelog.controller.elections import (
 from tidelog.controller.events import BrokersChanged, LogEndsLearned, MarksChanged, ReplicasFailed, ReplicasPostponed
 from tidelog.controller.lost_tails import complete_members, may_lack_tail, put_in_doubt, successors
 from tidelog.controller.requests import ControlledShutdown
-from tidelog.controller.state import NodeRead
 from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import BrokerChanged, BrokerGone, PartitionImage
 from tidelog.metadata.operations import Delete
@@ -72,6 +71,7 @@ def begin(turn: ControllerTurn) -> None:
             turn.write_state(topic_partition, leader, isr)
             turn.tell.partition(topic_partition)
     elect_offline(turn, state.image.partitions())
+    _answer_marks(turn)
     state.written.clear()
     for broker_id in state.image.brokers:
         turn.tell.everything_to(broker_id)
@@ -170,11 +170,11 @@ def change_marks(turn: ControllerTurn, event: MarksChanged) -> None:
     it goes on as long as it lives, and is not elected again.
     """
     touched: dict[TopicPartition, None] = {}
-    for name, data in event.found:
-        turn.state.replay(NodeRead(f"{MARKS}/{name}", data, 0))
+    for node in event.found:
+        turn.state.replay(node)
     for name in event.gone:
         turn.state.replay(Delete(f"{MARKS}/{name}"))
-    for name in [*(name for name, _ in event.found), *event.gone]:
+    for name in [*(node.path.removeprefix(f"{MARKS}/") for node in event.found), *event.gone]:
         match parse_mark_name(name):
             case _, TopicPartition() as topic_partition:
                 touched[topic_partition] = None
@@ -186,6 +186,13 @@ def change_marks(turn: ControllerTurn, event: MarksChanged) -> None:
             elect_offline(turn, [(topic_partition, image)])
         else:
             _lead_without_damage(turn, topic_partition, image)
+    _answer_marks(turn)
+
+
+def _answer_marks(turn: ControllerTurn) -> None:
+    """Tells brokers which marks of holes have been read, behind what was decided upon them."""
+    for operation in list(turn.state.marks.answers()):
+        turn.write(operation)
 
 
 def _lead_without_damage(turn: ControllerTurn, topic_partition: TopicPartition, image: PartitionImage) -> None:

@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import Any, TypeAlias
 
 from tidelog.controller.requests import Request
+from tidelog.controller.state import NodeRead
 from tidelog.metadata.image import BrokerRegistration, ConfigResource
 from tidelog.metadata.operations import ANY_VERSION, UNKNOWN_ZXID
 from tidelog.model.errors import ErrorCode
@@ -39,8 +40,8 @@ class BrokersChanged:
 class MarksChanged:
     """Nodes of /tidelog_marks: replicas that have lost records, or have them again; brokers that stopped uncleanly."""
 
-    found: Sequence[tuple[str, bytes | None]]
-    """Name and content of those that are new, or written again."""
+    found: Sequence[NodeRead]
+    """Those that are new, or were written again."""
     gone: Sequence[str] = ()
     """Names of those that were known, and are not there any more."""
 

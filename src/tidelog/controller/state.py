@@ -279,7 +279,7 @@ class ControllerState:
                     self.producer_id_block = decode_producer_id_block(data)
                     self.producer_id_block_version = version
                 case ["", "tidelog_marks", name]:
-                    self.marks.put(name, data)
+                    self.marks.put(name, data, czxid)
         except MalformedZnode as error:
             self.malformed[path] = str(error)
 

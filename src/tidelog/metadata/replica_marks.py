@@ -3,12 +3,16 @@
     /tidelog_marks/<broker>                        the broker's last stop was unclean
     /tidelog_marks/<broker>-booted                 and its machine was booted anew since: logs may lack their tails
     /tidelog_marks/<broker>-<topic>-<partition>    that replica has lost records, or may have
+    /tidelog_marks/<broker>-<topic>-<partition>-heeded   a controller has read that mark, of a hole; the rest is its own
 
-A broker writes them before it registers, so that no controller elects one of its replicas in between. The first is gone
-once the controller has taken the broker in, the second when no partition waits for a leader of whose ISR the broker is.
-The container is made with the first node in it, and goes with the last. A
-mark holds for the topic of its id alone: a topic that was deleted and made again under
-the same name is another one.
+A broker writes the first three before it registers, so that no controller elects one of its replicas in between. The
+first is gone once the controller has taken the broker in, the second when no partition waits for a leader of whose ISR
+the broker is. The container is made with the first node in it, and goes with the last. A mark holds for the topic of
+its id alone: a topic that was deleted and made again under the same name is another one.
+
+The last is a controller's answer: from then on no controller takes the replica into the ISR while the mark stands, for
+each reads all marks before it decides anything. Its content is the transaction that created the mark, in decimal.
+Brokers remove it with the mark.
 """
 
 from __future__ import annotations
@@ -32,6 +36,8 @@ from tidelog.model.values import value
 MARKS: Final = "/tidelog_marks"
 _BOOTED: Final = "-booted"
 """Behind the broker's id. No replica's mark is called that, so that versions that do not know it leave it alone."""
+_HEEDED: Final = "-heeded"
+"""Behind the name of a replica's mark; no mark is called that either."""
 
 
 @value
@@ -112,9 +118,31 @@ def parse_mark_name(name: str) -> tuple[BrokerId, TopicPartition | None] | None:
     return BrokerId(int(broker)), TopicPartition(topic, int(partition))
 
 
+def heeded_path(broker_id: int, topic_partition: TopicPartition) -> str:
+    return f"{replica_mark_path(broker_id, topic_partition)}{_HEEDED}"
+
+
+def parse_heeded_name(name: str) -> tuple[BrokerId, TopicPartition] | None:
+    """Broker and partition of the mark that was read; None for any other name.
+
+    >>> parse_heeded_name("2-a-b-7-heeded")
+    (2, TopicPartition(topic='a-b', partition=7))
+    >>> parse_heeded_name("2-a-b-7"), parse_heeded_name("2-heeded")
+    (None, None)
+    """
+    mark = name.removesuffix(_HEEDED)
+    parsed = None if mark == name else parse_mark_name(mark)
+    return None if parsed is None or parsed[1] is None else (parsed[0], parsed[1])
+
+
+def encode_heeded(czxid: int) -> bytes:
+    """Of the mark that was created by that transaction."""
+    return b"%d" % czxid
+
+
 def mark_owner(name: str) -> BrokerId | None:
-    """The broker that has written a node of that name; None for a name that is no mark's."""
-    parsed = parse_mark_name(name)
+    """The broker that a node of that name is about; None for a name that is none of these."""
+    parsed = parse_mark_name(name) or parse_heeded_name(name)
     return parse_booted_name(name) if parsed is None else parsed[0]
 
 

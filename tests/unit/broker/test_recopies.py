@@ -196,6 +196,28 @@ def test_a_mark_is_taken_back_where_the_controller_does_not_act(
     run(check())
 
 
+def test_no_log_is_cut_before_the_controller_is_known_to_have_read_the_mark(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outside the ISR is not enough: a leader's wish to have the replica in it may be under way.
+
+    The simulator had a controller grant one that came in front of the mark, while the log was cut.
+    """
+    monkeypatch.setattr(recopies, "LEAVING_MS", 100)
+    monkeypatch.setattr("tidelog.controller.broker_changes._answer_marks", lambda *_: None)
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 3, min_insync_replicas=2) as brokers:
+            content = await replicated(brokers, 3)
+            flip(path_of(brokers, 0), positions(content)[3] + 80)
+            await fetch(brokers, 0, 3)
+            await eventually(lambda: isr(brokers, 0) == {1, 2}, "its leaving")
+            await eventually(lambda: "or the controller did not say so" in caplog.text, "the log line")
+            assert "replica_copied_anew" not in caplog.text
+
+    run(check())
+
+
 def test_what_was_appended_meanwhile_is_there(tmp_path: Path) -> None:
     """Producers write while the replica is copied."""
 

@@ -72,11 +72,14 @@ class Cluster:
         """What a controller knows that has read the store, and did nothing yet."""
         controller = Controller(BrokerId(0), ControllerEpoch(epoch), self.settings, self.random)
         records: list[Record] = [BrokerChanged(registration) for registration in self.brokers.values()]
-        for path in self.tree.paths():
-            data, stat = self.tree.get(path)
-            records.append(NodeRead(path, data, stat.version, stat.mzxid))
+        records += [self.node_read(path) for path in self.tree.paths()]
         controller.load(records)
         return controller
+
+    def node_read(self, path: str) -> NodeRead:
+        """As a controller reads it."""
+        data, stat = self.tree.get(path)
+        return NodeRead(path, data, stat.version, stat.mzxid, stat.czxid)
 
     def run(self, event: Event) -> Result:
         """Handles an event and writes what it wants written."""

@@ -27,6 +27,7 @@ from tidelog.metadata.replica_marks import (
     ReplicaMark,
     decode_replica_mark,
     encode_replica_mark,
+    heeded_path,
     parse_mark_name,
     replica_mark_path,
     unclean_stop_path,
@@ -72,7 +73,7 @@ class Marked(Cluster):
         """The controller hears of the marks as they are."""
         names = [path.removeprefix(f"{MARKS}/") for path in self.tree.paths() if path.startswith(f"{MARKS}/")]
         gone = [name for name in self.controller.state.marks.names if name not in names]
-        self.run(MarksChanged([(name, self.tree.get(f"{MARKS}/{name}")[0]) for name in names], gone))
+        self.run(MarksChanged([self.node_read(f"{MARKS}/{name}") for name in names], gone))
 
     def unclean(self, *broker_ids: int) -> None:
         for id in broker_ids:
@@ -308,10 +309,30 @@ def test_a_replica_that_has_fetched_again_is_whole_and_one_with_a_hole_is_not() 
     assert cluster.state == (0, (0,))
     assert cluster.propose(0, 1, 2) is ErrorCode.INELIGIBLE_REPLICA
     assert cluster.propose(0, 1) is ErrorCode.NONE
-    assert cluster.marks == ["2-t-0"]
+    assert cluster.marks == ["2-t-0", "2-t-0-heeded"]
     cluster.tree.transact(SESSION, [Delete(replica_mark_path(2, T0))], 0)
     cluster.tell()
     assert cluster.propose(0, 1, 2) is ErrorCode.NONE
+
+
+def test_a_broker_is_told_that_the_mark_of_a_hole_was_read() -> None:
+    """Of this very node, behind the write that takes the replica out of the ISR; of other marks it is not told."""
+    cluster = Marked([0, 1, 2])
+    cluster.mark(1)
+    path = cluster.mark(2, damage(has_hole=True))
+    answer = heeded_path(2, T0)
+    cluster.transcript.clear()
+    cluster.tell()
+    assert cluster.marks == ["1-t-0", "2-t-0", "2-t-0-heeded"]
+    assert [line for line in cluster.transcript if "/tidelog_marks" in line] == cluster.transcript[-1:]
+    assert cluster.tree.get(answer)[0] == b"%d" % cluster.tree.get(path)[1].czxid
+    written = cluster.tree.get(answer)[1].mzxid
+    cluster.tell()
+    cluster.term(2)
+    assert cluster.tree.get(answer)[1].mzxid == written, "it stands under the next controller"
+    cluster.tree.transact(SESSION, [Delete(path), Create(path, cluster.tree.get(path)[0])], 0)
+    cluster.term(3)
+    assert cluster.tree.get(answer)[0] == b"%d" % cluster.tree.get(path)[1].czxid
 
 
 def test_a_damaged_replica_is_no_preferred_leader() -> None:

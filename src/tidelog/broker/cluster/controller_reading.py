@@ -104,7 +104,7 @@ class StoreReading:
         self._watched_topics.clear()
         records: list[Record] = [BrokerChanged(registration) for registration in await self._read_brokers()]
         # Behind the brokers, which write theirs before they register.
-        records += await self._read_nodes([f"{MARKS}/{name}" for name in await self._mark_names()])
+        records += await self._read_nodes([f"{MARKS}/{name}" for name in await self._mark_names()], watched=True)
         topics = await self._children(TOPICS)
         nodes = await self._read_nodes([topic_path(topic) for topic in topics], watched=True)
         self._watched_topics.update((node.path.removeprefix(f"{TOPICS}/"), node.czxid) for node in nodes)
@@ -216,15 +216,16 @@ class StoreReading:
     async def read_again(self, stale: Mapping[str, None]) -> list[Event]:
         """What changed, as events."""
         events: list[Event] = []
+        rewritten = {path.removeprefix(f"{MARKS}/") for path in stale if path.startswith(f"{MARKS}/")}
         if any(path.startswith(BROKER_IDS) for path in stale):
             known = dict(self._brokers)
             registrations = await self._read_brokers()
             come = [each.id for each in registrations if each.id not in known or known[each.id].epoch != each.epoch]
             # Before the brokers are taken in, which wrote their marks before they registered.
-            events += await self._read_marks(come)
+            events += await self._read_marks(rewritten, come)
             events.append(BrokersChanged(registrations))
-        elif MARKS in stale:
-            events += await self._read_marks(())
+        elif rewritten or MARKS in stale:
+            events += await self._read_marks(rewritten)
         changed = {path.removeprefix(f"{TOPICS}/") for path in stale if path.startswith(f"{TOPICS}/")}
         if TOPICS in stale:
             names = await self._children(TOPICS)
@@ -283,20 +284,16 @@ class StoreReading:
                 if await self._store.exists(MARKS, self._changed) is None:
                     return ()
 
-    async def _read_marks(self, come: Collection[BrokerId]) -> list[Event]:
-        """Marks that are new or gone, and those that may have been written again: of brokers that have come, and of
-        holes, where nothing is left of the log that had them."""
+    async def _read_marks(self, rewritten: Collection[str], come: Collection[BrokerId] = ()) -> list[Event]:
+        """Marks that are new or gone, and those that were or may have been written again: all of brokers that have
+        come."""
         names = await self._mark_names()
-        marks = self._controller().state.marks
-        known, holes = marks.names, marks.holes()
+        known = self._controller().state.marks.names
         owners = {name: owner for name in names if (owner := mark_owner(name)) is not None}
-        wanted = [name for name, owner in owners.items() if name not in known or name in holes or owner in come]
+        wanted = [name for name, owner in owners.items() if name not in known or name in rewritten or owner in come]
         gone = [name for name in known if name not in owners]
-        nodes = await self._read_nodes([f"{MARKS}/{name}" for name in wanted])
-        if not nodes and not gone:
-            return []
-        found = [(node.path.removeprefix(f"{MARKS}/"), node.data) for node in nodes]
-        return [MarksChanged(found, gone)]
+        nodes = await self._read_nodes([f"{MARKS}/{name}" for name in wanted], watched=True)
+        return [MarksChanged(nodes, gone)] if nodes or gone else []
 
     async def _read_directory_failures(self) -> list[Event]:
         """Brokers that said that a log directory of theirs failed, each with the nodes that say so."""

@@ -16,9 +16,10 @@ waits for a leader: such elections compare logs (`tidelog.controller.lost_tails`
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.cluster.lost_logs import lost_logs
 from tidelog.broker.cluster.store_results import results
@@ -29,11 +30,15 @@ from tidelog.metadata.replica_marks import (
     ReplicaMark,
     booted_path,
     decode_replica_mark,
+    encode_heeded,
     encode_replica_mark,
+    heeded_path,
+    parse_heeded_name,
     parse_mark_name,
     replica_mark_path,
     unclean_stop_path,
 )
+from tidelog.metadata.znodes import MalformedZnode, decode_state, state_path
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import NO_LEADER, ZERO_TOPIC_ID, BrokerId, TopicPartition
 from tidelog.store.errors import NodeExists, NoNode, NotEmpty
@@ -46,6 +51,14 @@ if TYPE_CHECKING:
     from tidelog.store.client import StoreClient
 
 logger: Final = logging.getLogger(__name__)
+
+
+class _Found(NamedTuple):
+    """A mark of this broker as it is in the store."""
+
+    mark: ReplicaMark
+    is_heeded: bool
+    """Whether a controller has read this very node."""
 
 
 class ReplicaMarks:
@@ -69,6 +82,7 @@ class ReplicaMarks:
         self._damaged: dict[TopicPartition, ReplicaMark] = {}
         self._written: dict[TopicPartition, ReplicaMark] = {}
         """As they are in the store, by what this broker has written or found there."""
+        self._barred: set[TopicPartition] = set()
         self._was_out_of_sync: set[TopicPartition] = set()
         """Damaged replicas that were seen outside their ISR since: once inside again, they are whole."""
         self._has_looked = False
@@ -115,6 +129,7 @@ class ReplicaMarks:
         topic_id = ZERO_TOPIC_ID if log is None or log.topic_id is None else log.topic_id
         self._damaged[topic_partition] = ReplicaMark(topic_id, damage)
         self._was_out_of_sync.discard(topic_partition)
+        self._barred.discard(topic_partition)
         logger.warning(
             "replica damaged: partition=%s log_end=%d lost_end=%d has_hole=%s",
             topic_partition,
@@ -122,6 +137,18 @@ class ReplicaMarks:
             damage.lost_end,
             damage.has_hole,
         )
+        self.on_change()
+
+    def is_barred(self, topic_partition: TopicPartition) -> bool:
+        """Whether the replica is outside the ISR, as the store has it, and no controller takes it in: each knows of its
+        hole. Until that is known, a leader's wish to have it in the ISR may be under way to a controller that does not.
+
+        `look_again` finds out.
+        """
+        return topic_partition in self._barred
+
+    def look_again(self) -> None:
+        """Reads again what the store has of these replicas."""
         self.on_change()
 
     def repaired(self, topic_partition: TopicPartition) -> None:
@@ -143,11 +170,13 @@ class ReplicaMarks:
         """The replica is not here any more: its log was deleted, or put aside. Idempotent."""
         if self._damaged.pop(topic_partition, None) is not None:
             self._was_out_of_sync.discard(topic_partition)
+            self._barred.discard(topic_partition)
             self.on_change()
 
     def _forget(self, topic_partition: TopicPartition) -> None:
         del self._damaged[topic_partition]
         self._was_out_of_sync.discard(topic_partition)
+        self._barred.discard(topic_partition)
         log = self._logs.get(topic_partition)
         if log is not None:
             try:
@@ -207,7 +236,7 @@ class ReplicaMarks:
         if not self._has_looked:
             self._is_to_tell = not self._logs.offline_directories
             lost = await lost_logs(store, self._broker_id, self._logs)
-            self._adopt(found)
+            self._adopt({each: node.mark for each, node in found.items()})
             self._damaged = {**lost, **self._damaged}
             self._has_looked = True
         for topic_partition in [each for each in self._written if each not in found]:
@@ -216,13 +245,15 @@ class ReplicaMarks:
                 self._forget(topic_partition)
         wanted = dict(self._damaged)
         own = functools.partial(replica_mark_path, self._broker_id)
-        changed = {own(each): mark for each, mark in wanted.items() if found.get(each, mark) != mark}
+        changed = {own(each): mark for each, mark in wanted.items() if each in found and found[each].mark != mark}
         standing = {path for path in stops if path.removeprefix(f"{MARKS}/") in (names or ())}
         # How it stopped comes first: a controller that reads of a damage alone has the replica leave its ISR, with what
         # only this disk may have kept.
         new = {path: b"" for path, holds in stops.items() if holds and path not in standing}
         new |= {own(each): encode_replica_mark(mark) for each, mark in wanted.items() if each not in found}
         gone = [own(each) for each in found if each not in wanted]
+        holes = [each for each, mark in wanted.items() if mark.damage.has_hole]
+        gone += [heeded_path(self._broker_id, each) for each in self._heeded(names or ()) if each not in holes]
         gone += [path for path, holds in stops.items() if not holds and path in standing]
         if new:
             await results([store.create(MARKS)], NodeExists)
@@ -234,6 +265,9 @@ class ReplicaMarks:
         )
         await results([store.delete(path) for path in gone], NoNode)
         self._written = wanted
+        heeded = [each for each in holes if each in found and found[each].is_heeded and own(each) not in changed]
+        out_of_sync = await self._out_of_sync(store, heeded)
+        self._barred = {each for each in out_of_sync if self._damaged.get(each) == wanted[each]}
         if self._is_to_tell:
             self._is_to_tell = False
             self._logs.losses_told()
@@ -255,7 +289,22 @@ class ReplicaMarks:
         except NoNode:
             return None
 
-    async def _read(self, store: StoreClient, names: Sequence[str]) -> dict[TopicPartition, ReplicaMark]:
+    def _heeded(self, names: Sequence[str]) -> list[TopicPartition]:
+        """This broker's replicas of which there is a node that says which mark was read."""
+        found = filter(None, map(parse_heeded_name, names))
+        return [topic_partition for broker_id, topic_partition in found if broker_id == self._broker_id]
+
+    async def _out_of_sync(self, store: StoreClient, heeded: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Of replicas whose marks were read before: those that are outside the ISR now, hence for good."""
+        states = await results([store.get(state_path(*each)) for each in heeded], NoNode)
+        outside = []
+        for topic_partition, node in zip(heeded, states, strict=True):
+            with contextlib.suppress(MalformedZnode):
+                if node is not None and self._broker_id not in decode_state(*topic_partition, node[0]).isr:
+                    outside.append(topic_partition)
+        return outside
+
+    async def _read(self, store: StoreClient, names: Sequence[str]) -> dict[TopicPartition, _Found]:
         """The marks of this broker's replicas."""
         own = [
             topic_partition
@@ -263,8 +312,14 @@ class ReplicaMarks:
             if broker_id == self._broker_id and topic_partition is not None
         ]
         nodes = await results([store.get(replica_mark_path(self._broker_id, each)) for each in own], NoNode)
+        answered = self._heeded(names)
+        answers = await results([store.get(heeded_path(self._broker_id, each)) for each in answered], NoNode)
+        heeded = {each: answer[0] for each, answer in zip(answered, answers, strict=True) if answer is not None}
         return {
-            topic_partition: decode_replica_mark(node[0])
+            topic_partition: _Found(
+                decode_replica_mark(node[0]),
+                is_heeded=heeded.get(topic_partition) == encode_heeded(node[1].czxid),
+            )
             for topic_partition, node in zip(own, nodes, strict=True)
             if node is not None
         }

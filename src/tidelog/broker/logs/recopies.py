@@ -6,6 +6,7 @@ Compacted logs differ between replicas: no other one has the bytes that belong h
                                                     |      all of it is sound
                                                  LEAVING   the replica is marked (`has_hole`): the controller takes it
                                                     |      out of the ISR, and has another member lead
+                                                    |      it has read the mark: the replica stays outside
                                                  CUTTING   it follows the probed replica, outside the ISR: its log goes
                                                     |      the log is empty, and that is durable
                                                   done     fetched as by a new replica; the mark goes with its return
@@ -52,7 +53,7 @@ PROBE_BYTES: Final = 1 << 20
 LOOK_MS: Final = 500
 """Between two looks at what has become of the copies under way."""
 LEAVING_MS: Final = 15_000
-"""For how long the controller is waited for; one of an earlier version does not know what the mark asks for."""
+"""For how long the controller is waited for; one of an earlier version does not say that it has read the mark."""
 AGAIN_MS: Final = 60_000
 """Until it is tried again after it came to nothing."""
 
@@ -152,6 +153,9 @@ class Recopies:
     def _due(self) -> None:
         self._timer = None
         self.look()
+        leaving = [each for each, recopy in self._recopies.items() if recopy.stage is Stage.LEAVING]
+        if not all(map(self._marks.is_barred, leaving)):
+            self._marks.look_again()
 
     @property
     def _now_ms(self) -> int:
@@ -179,11 +183,12 @@ class Recopies:
         return len(others) >= max(1, recopy.log.config.min_insync_replicas)
 
     def _is_ready(self, recopy: _Recopy) -> bool:
-        """Whether this replica follows the one that was probed, outside the ISR."""
+        """Whether this replica follows the one that was probed, outside the ISR for as long as its mark stands."""
         image = self._image(recopy)
         return (
             image is not None
             and recopy.probed
+            and self._marks.is_barred(recopy.log.topic_partition)
             and image.leader == recopy.source
             and self._broker_id not in image.isr
             and recopy.source in self._others(image)
@@ -204,7 +209,7 @@ class Recopies:
                 if self._is_ready(recopy):
                     self._cut(recopy)
                 elif not self._may_begin(recopy) or now_ms - recopy.since_ms > LEAVING_MS:
-                    self._give_up(recopy, "it was not taken out of the ISR")
+                    self._give_up(recopy, "it was not taken out of the ISR, or the controller did not say so")
                 else:
                     image = self._image(recopy)
                     if image is not None and image.leader not in (recopy.source, self._broker_id):

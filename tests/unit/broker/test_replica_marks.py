@@ -1,0 +1,94 @@
+"""What brokers tell of their replicas in the metadata store, and what controllers answer there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.unit.broker.several import Brokers, brokers_of, run
+from tests.waiting import eventually
+
+from tidelog.broker.cluster.replica_marks import ReplicaMarks
+from tidelog.metadata.operations import SetData
+from tidelog.metadata.replica_marks import (
+    MARKS,
+    ReplicaDamage,
+    encode_heeded,
+    heeded_path,
+    replica_mark_path,
+)
+from tidelog.metadata.znodes import PartitionState, encode_state, state_path
+from tidelog.model.identifiers import BrokerId, ControllerEpoch, LeaderEpoch, Offset, TopicPartition
+
+T0 = TopicPartition("t", 0)
+LACKS_ITS_TAIL = ReplicaDamage(Offset(5), LeaderEpoch(0), Offset(9))
+HOLE = ReplicaDamage(Offset(9), LeaderEpoch(0), Offset(9), has_hole=True)
+
+
+@asynccontextmanager
+async def one_broker(tmp_path: Path) -> AsyncIterator[tuple[Brokers, ReplicaMarks]]:
+    """With a topic, and the marks of a broker 1 that is not there: no controller minds what they say of it."""
+    async with brokers_of(str(tmp_path), 1) as brokers:
+        await brokers.create(0, "t", [[0]])
+        yield brokers, ReplicaMarks(BrokerId(1), brokers.running[0].node.logs)
+
+
+def marks(brokers: Brokers) -> list[str]:
+    """Names of all nodes that are about the replica."""
+    return [path.removeprefix(f"{MARKS}/") for path in brokers.store.tree.paths() if path.startswith(f"{MARKS}/1-t-0")]
+
+
+def test_a_replica_is_barred_once_its_mark_was_read_and_it_is_outside_the_isr(tmp_path: Path) -> None:
+    """Another mark that was read says nothing of this one, and an ISR with the replica in it may be told of later."""
+
+    async def check() -> None:
+        async with one_broker(tmp_path) as (brokers, told):
+            session = brokers.sessions[0]
+
+            async def is_barred() -> bool:
+                await told.write(session)
+                return told.is_barred(T0)
+
+            async def isr(*ids: int) -> None:
+                state = PartitionState(BrokerId(0), LeaderEpoch(0), tuple(map(BrokerId, ids)), ControllerEpoch(1))
+                await session.multi([SetData(state_path(*T0), encode_state(state))])
+
+            told.report(T0, HOLE)
+            assert not await is_barred(), "not even written"
+            await eventually(lambda: "1-t-0-heeded" in marks(brokers), "the controller's answer")
+            assert await is_barred()
+            czxid = brokers.store.tree.get(replica_mark_path(1, T0))[1].czxid
+            await session.multi([SetData(heeded_path(1, T0), encode_heeded(czxid - 1))])
+            assert not await is_barred(), "an answer to another mark"
+            await session.multi([SetData(heeded_path(1, T0), encode_heeded(czxid))])
+            await isr(0, 1)
+            assert not await is_barred(), "in the ISR"
+            await isr(0)
+            assert await is_barred()
+            told.report(T0, LACKS_ITS_TAIL)
+            assert not told.is_barred(T0)
+            assert not await is_barred(), "fetching mends it"
+            assert marks(brokers) == ["1-t-0"]
+            told.dropped(T0)
+            await told.write(session)
+            assert marks(brokers) == []
+
+    run(check())
+
+
+def test_a_controller_reads_a_mark_that_was_written_again(tmp_path: Path) -> None:
+    """Under the same name, in one transaction: the names of marks do not change by that."""
+
+    async def check() -> None:
+        async with one_broker(tmp_path) as (brokers, told):
+            controller = brokers.running[0]._driver_of_start().elections.controller
+            assert controller is not None
+            for damage in (LACKS_ITS_TAIL, HOLE, LACKS_ITS_TAIL):
+                told.report(T0, damage)
+                await told.write(brokers.sessions[0])
+                await eventually(
+                    lambda damage=damage: controller.state.damaged_replicas(T0).get(BrokerId(1)) == damage, "it read"
+                )
+
+    run(check())
