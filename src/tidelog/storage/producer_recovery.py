@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from tidelog.records.batch import BatchHeader
     from tidelog.storage.log_folder import LogFolder
+    from tidelog.storage.offset_index import IndexEntry
     from tidelog.storage.segment import Segment
     from tidelog.storage.transaction_index import AbortedTransaction
 
@@ -329,10 +330,16 @@ def _joined(batches: list[ProducerBatch]) -> tuple[ProducerBatch, ...]:
 
 
 def _headers_before(segments: Sequence[Segment], offset: int) -> Iterator[BatchHeader]:
-    """The batches of the last pages before `offset`, in its segment and the one before; CorruptIndex, InvalidBatch."""
-    last = floor_index(segments, offset - 1)
-    for segment in segments[max(last - 1, 0) : last + 1]:
-        start = segment.offset_index.lookup_earlier(offset - 1, RECALLED_ENTRIES)
+    """The batches of the last pages before `offset`, in however many segments; CorruptIndex, InvalidBatch."""
+    wanted = RECALLED_ENTRIES
+    recalled: list[tuple[Segment, IndexEntry]] = []
+    for segment in reversed(segments[: floor_index(segments, offset - 1) + 1]):
+        start = segment.offset_index.lookup_earlier(offset - 1, wanted)
+        recalled.append((segment, start))
+        wanted -= max(segment.offset_index.count, 1)
+        if start.position or wanted <= 0:
+            break
+    for segment, start in reversed(recalled):
         for position, header in segment.headers(start.position):
             if position == start.position and position and header.last_offset != start.offset:
                 raise CorruptIndex(f"{segment.log_file.path}: the index has offset {start.offset} at {position}")

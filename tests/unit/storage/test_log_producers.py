@@ -144,7 +144,7 @@ def test_state_survives_a_restart(tmp_path: Path, clean: bool) -> None:
     assert [tuple(entry) for entry in again.aborted_transactions(0, 20)] == [(6, 12, 13, 11)]
 
 
-@pytest.mark.parametrize("segment_bytes", [1 << 20, 4_000])
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 4_000, 250])
 @pytest.mark.parametrize("clean", [True, False])
 def test_the_last_five_batches_survive_a_restart(tmp_path: Path, clean: bool, segment_bytes: int) -> None:
     """A snapshot names the last one only; a client repeats all that were under way, which are duplicates still."""
