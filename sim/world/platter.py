@@ -98,11 +98,12 @@ class Inode:
                 if fate == 0 or (fate == 1 and random.chance(0.5)):
                     part = new[sector : min(sector + SECTOR, size)]
                     left[sector : sector + len(part)] = part
-        self.rotten = self.rotten_durable = {
+        self.rotten_durable = {
             position: bits
             for position, bits in self.rotten_durable.items()
             if position < len(left) and left[position] == old[position]
         }
+        self.rotten = dict(self.rotten_durable)
         self.content = left
         self.durable = bytearray(left)
         self.forget_dirt()

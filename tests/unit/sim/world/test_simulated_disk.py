@@ -248,9 +248,10 @@ def test_names_may_come_back_out_of_order() -> None:
     assert survivors(in_order=False) == {(), ("/a",), ("/b",), ("/a", "/b")}
 
 
-def test_rot_is_seen_by_the_process_only() -> None:
+@pytest.mark.parametrize("seed", range(4))
+def test_rot_is_seen_by_the_process_only(seed: int) -> None:
     """A process reads another byte than it has written; who looks from outside sees what was written."""
-    device = disk()
+    device = disk(seed)
     mount = device.mount()
     write(mount, "/d", b"abcd", fsync=True)
     mount.fsync_directory("/")
@@ -260,6 +261,10 @@ def test_rot_is_seen_by_the_process_only() -> None:
     device.power_cut()
     mount = device.mount()
     assert mount.read("/d") == b"accd"
+    device.rot("/d", 3, 0x02)
+    found = device.files("/", "d")["d"]
+    assert (mount.read("/d"), found.content, found.durable) == (b"accf", b"abcd", b"abcd")
     mount.open("/d").pwrite(b"xy", 0)
+    mount.open("/d").pwrite(b"d", 3)
     assert mount.read("/d") == b"xycd"
     assert device.files("/", "d")["d"].content == b"xycd"
