@@ -2,7 +2,8 @@
 
 Invariant 4 by a chain: a batch of one epoch at one offset is the same everywhere and follows the same batch, so the
 prefixes are the same too. Invariant 5: every member of the true ISR holds the last batch below the high watermark of
-any broker that presumes to lead. Invariant 7: one presumed leader for each epoch. 6: bounds within a replica.
+any broker that presumes to lead. Invariant 7: one presumed leader for each epoch. 6: bounds within a replica. 8: the
+leader counts each member of the true ISR as one that may be in it, or it would commit what that one has not.
 """
 
 from __future__ import annotations
@@ -268,12 +269,18 @@ class ReplicaChecker:
         )
         holder = known.leaders.setdefault(leader.leader_epoch, machine.broker_id)
         require(7, holder == machine.broker_id, f"{where}, as does broker {holder}")
-        if partition.topic in self.lossy or partition.topic in self.compacted or self._states is None:
+        states = self._states
+        state = None if states is None else states.state(partition)
+        if states is None or state is None or format_topic_id(states.topic_id(partition.topic)) != topic_id:
             return
-        state = self._states.state(partition)
-        if state is None or format_topic_id(self._states.topic_id(partition.topic)) != topic_id:
+        leads = (state.leader, state.leader_epoch) == (machine.broker_id, leader.leader_epoch)
+        if leads:
+            counted = leader.maximal_isr
+            found = f"{where}, waits for {counted} before it commits anything, and the ISR is {state.isr}"
+            require(8, set(state.isr) <= set(counted), found)
+        if partition.topic in self.lossy or partition.topic in self.compacted:
             return
-        if self._states.is_being_deleted(partition.topic):
+        if states.is_being_deleted(partition.topic):
             return  # The last member stays in the ISR, and its log may have gone before the leader's has.
         last = _last_below(view, leader.high_watermark)
         if last is None:
@@ -290,7 +297,7 @@ class ReplicaChecker:
                     )
         if known.committed is None or last.base_offset > known.committed.base_offset:
             known.committed = last
-        if (state.leader, state.leader_epoch) == (machine.broker_id, leader.leader_epoch):
+        if leads:
             start = replica.log.log_start_offset
             deleted_to = 0 if self.deleted_to is None else self.deleted_to(partition)
             told = f"{where}, and begins at {start}: all before {deleted_to} was said to be deleted"

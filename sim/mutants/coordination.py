@@ -44,6 +44,27 @@ COORDINATION_MUTANTS: Final = (
         "members commit in generations that are over",
     ),
     Mutant(
+        "group-with-members-deleted",
+        "coordinator.groups.coordinator",
+        "            elif not group.is_empty:",
+        "            elif False:",
+        "whoever asks for it deletes a group that has members",
+    ),
+    Mutant(
+        "subscribed-offsets-deleted",
+        "coordinator.groups.offsets",
+        "            if group.is_subscribed(topic):",
+        "            if False:",
+        "whoever asks for it deletes what a group has committed of the topics that its members read",
+    ),
+    Mutant(
+        "session-ends-with-the-load",
+        "coordinator.groups.classic.group",
+        "        self.deadlines.set(ClassicDeadline(SESSION, self.group_id, member_id), now_ms + timeout_ms)",
+        "        self.deadlines.set(ClassicDeadline(SESSION, self.group_id, member_id), now_ms + min(timeout_ms, 3000))",
+        "no member's session lasts longer than three seconds",
+    ),
+    Mutant(
         "stale-member-commits",
         "coordinator.groups.consumer.group",
         "            return ErrorCode.UNKNOWN_MEMBER_ID\n        if event.producer is None and",

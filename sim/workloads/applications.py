@@ -17,6 +17,7 @@ from sim.workloads.classic_members import ClassicMember
 from sim.workloads.committed_reader import CommittedReader
 from sim.workloads.consumer_members import ConsumerMember
 from sim.workloads.coordination import PAUSE_S, committed_offsets, watch_offsets
+from sim.workloads.lasting_member import LastingMember
 from sim.workloads.share_members import ShareMember
 from sim.workloads.transactions import TransactionalProducer
 from tidelog.coordinator.partitions import partition_for
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 DELIVERY_COUNT_LIMIT: Final = 5
 """group.share.delivery.count.limit."""
 SHARE_GROUP: Final = "share-group"
+LASTING_GROUP: Final = "lasting-group"
 KEPT: Final = "kept"
 
 
@@ -72,6 +74,13 @@ class Applications:
             self._members[protocol] = [
                 self._member(protocol, group, f"{protocol}{number}") for number in range(MEMBERS)
             ]
+        self._lasting: list[LastingMember] = []
+        if plan.groups:
+            self._groups["lasting"] = group = GroupHistory(
+                LASTING_GROUP, loop.time, partial(_leader, cluster, coordinated_by(LASTING_GROUP))
+            )
+            router, own = make_router("lasting member"), random.stream("lasting member")
+            self._lasting.append(LastingMember(self._subscribed[0], group, router, own, trace))
         self.share_history = ShareHistory(
             SHARE_GROUP,
             DELIVERY_COUNT_LIMIT,
@@ -162,6 +171,7 @@ class Applications:
         work += [reader.run() for reader in self._readers]
         work += [member.run() for member in self._share_members]
         work += [member.run() for members in self._members.values() for member in members]
+        work += [member.run() for member in self._lasting]
         for group in self._groups.values():
             name = f"watcher of {group.group}"
             own = self._random.stream(name)
@@ -214,6 +224,8 @@ class Applications:
                 member.stopping = True
         for sharing in self._share_members:
             sharing.stopping = True
+        for lasting in self._lasting:
+            lasting.stopping = True
 
     async def check_final(self) -> None:
         """All members are gone: what is committed is what was acknowledged last; transactions are whole, or absent."""

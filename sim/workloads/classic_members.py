@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from struct import Struct
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sim.invariants import require
 from sim.workloads.coordination import by_topic
@@ -15,11 +15,27 @@ from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import codec, messages
 from tidelog.protocol.apis import ApiKey
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
 JOIN_S_MAX: Final = 12.0
 """A join waits for all members; a client has patience."""
 PROTOCOL: Final = "range"
 _INT16: Final = Struct(">h")
 _SUBSCRIPTION_VERSION: Final = 3
+
+
+def encode_subscription(topics: Sequence[str]) -> bytes:
+    """What a member of a consumer group joins with."""
+    body = messages.ConsumerProtocolSubscription(topics=list(topics))
+    return _INT16.pack(_SUBSCRIPTION_VERSION) + codec.encode(body, _SUBSCRIPTION_VERSION)
+
+
+def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
+    """What a leader gives a member."""
+    kind = messages.ConsumerProtocolAssignment
+    own = [kind.TopicPartition(topic=topic, partitions=indexes) for topic, indexes in by_topic(partitions).items()]
+    return _INT16.pack(_SUBSCRIPTION_VERSION) + codec.encode(kind(assigned_partitions=own), _SUBSCRIPTION_VERSION)
 
 
 class ClassicMember(Member):
@@ -84,8 +100,7 @@ class ClassicMember(Member):
             self._history.committed({partition: self.positions[partition] + 1}, self._assigned_epoch, newest)
 
     async def _join_group(self) -> Any:
-        subscription = messages.ConsumerProtocolSubscription(topics=self._topics)
-        encoded = _INT16.pack(_SUBSCRIPTION_VERSION) + codec.encode(subscription, _SUBSCRIPTION_VERSION)
+        encoded = encode_subscription(self._topics)
         while True:
             request = messages.JoinGroupRequest(
                 group_id=self._history.group,
@@ -116,13 +131,7 @@ class ClassicMember(Member):
         }
         assignments = []
         for member, assignment in RangeAssignor().assign(members, layouts).items():
-            body = messages.ConsumerProtocolAssignment(
-                assigned_partitions=[
-                    messages.ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=indexes)
-                    for topic, indexes in by_topic(assignment.partitions).items()
-                ]
-            )
-            data = _INT16.pack(_SUBSCRIPTION_VERSION) + codec.encode(body, _SUBSCRIPTION_VERSION)
+            data = encode_assignment(assignment.partitions)
             assignments.append(messages.SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=data))
         return assignments
 
