@@ -60,8 +60,8 @@ COORDINATION_MUTANTS: Final = (
     Mutant(
         "session-ends-with-the-load",
         "coordinator.groups.classic.group",
-        "        self.deadlines.set(ClassicDeadline(SESSION, self.group_id, member_id), now_ms + timeout_ms)",
-        "        self.deadlines.set(ClassicDeadline(SESSION, self.group_id, member_id), now_ms + min(timeout_ms, 3000))",
+        "SESSION, self.group_id, member_id), now_ms + timeout_ms)",
+        "SESSION, self.group_id, member_id), now_ms + min(timeout_ms, 3000))",
         "no member's session lasts longer than three seconds",
     ),
     Mutant(
