@@ -7,7 +7,8 @@ it shows is durable. The store resolves futures in the order of the calls and te
 events leave in the right order without a queue here; pings alone are answered at once, since they show nothing.
 
 The zxid in an answer is that of the tree when the request was carried out, never a later one: a client that reconnects
-gives the last it has seen, and is told what it missed since then.
+gives the last it has seen, and is told what it missed since then. A read that passes writes which wait for room on the
+disk has not seen them: its answer has the zxid of what is durable.
 """
 
 from __future__ import annotations
@@ -212,7 +213,8 @@ class StoreConnection(asyncio.Protocol):
         except StoreError as error:
             future, body = self._store.refuse(error), _no_body
         self._outstanding += 1
-        future.add_done_callback(partial(self._answer, xid, opcode, self._store.tree.zxid, body))
+        zxid = self._store.durable_zxid if future.done() else self._store.tree.zxid
+        future.add_done_callback(partial(self._answer, xid, opcode, zxid, body))
         self._pace()
 
     def _command(self, word: bytes) -> None:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+import struct
 from pathlib import Path
 
 import pytest
 from tests.unit.store.serving import ServedInMemory, run
 from tests.unit.store.test_embedded import Counting, FakeClock, start, turn
-from tests.unit.store.test_server import briefs, creation, path_and_watch, request
+from tests.unit.store.test_server import ask, briefs, creation, path_and_watch, request
 from tests.waiting import eventually
 
 from tidelog.ports.real import SystemDisk
+from tidelog.store import jute
+from tidelog.store.client import EventType, WatchEvent
 from tidelog.store.embedded import EmbeddedStore
 from tidelog.store.errors import ConnectionLoss, StoreError
 from tidelog.store.jute import OpCode
 from tidelog.store.local import LocalStore
 from tidelog.store.persistence import MemoryPersistence, NoRoom, PersistenceFailed
 from tidelog.store.sqlite import SqlitePersistence
-from tidelog.store.tree import Changes, NodeRecord
+from tidelog.store.tree import Changes, LostWatches, NodeRecord
 
 
 class FullDisk(MemoryPersistence):
@@ -102,6 +105,36 @@ def test_a_client_takes_its_answers_in_order() -> None:
             while len(answers) < 2:
                 answers += await briefs(writer)
             assert answers == [(1, 0), (2, -101)]
+
+    run(scenario)
+
+
+def test_a_read_beside_waiting_writes_has_not_seen_them() -> None:
+    """Its answer says so by its zxid: else a client that reconnects would never hear of those writes, or would be taken
+    for one of a newer store."""
+
+    async def scenario() -> None:
+        disk = FullDisk()
+        async with ServedInMemory(disk) as served:
+            watcher, writer = served.dial(), served.dial()
+            _, session, password = await watcher.connect()
+            await writer.connect()
+            await ask(watcher, OpCode.CREATE, creation("/watched"))
+            await ask(watcher, OpCode.GET_DATA, path_and_watch("/watched", True))
+            disk.full = True
+            change = jute.string("/watched") + jute.buffer(b"2") + struct.pack(">i", -1)
+            writer.send(request(1, OpCode.SET_DATA, change))
+            await turn()
+            seen = (await ask(watcher, OpCode.EXISTS, path_and_watch("/other", False))).zxid
+            watcher.hang_up()
+            disk.full = False
+            await eventually(lambda: disk.committed.nodes["/watched"].version == 1)
+            again = served.dial()
+            assert (await again.connect(6000, session, password, seen))[1] == session
+            lost = LostWatches(seen, ["/watched"], [], [])
+            again.send(request(-8, OpCode.SET_WATCHES, jute.set_watches(lost)))
+            told = WatchEvent(EventType.NODE_DATA_CHANGED, "/watched")
+            assert await briefs(again) == [told, (-8, 0)]
 
     run(scenario)
 
