@@ -32,8 +32,9 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerEpoch, BrokerId, ControllerEpoch, format_topic_id
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
-from tidelog.store.client import Created, OperationResult, Stat
+from tidelog.store.client import Created, OperationResult, SessionState, Stat
 from tidelog.store.embedded import EmbeddedStore
+from tidelog.store.errors import SessionExpired
 from tidelog.store.local import LocalStore
 from tidelog.store.persistence import MemoryPersistence
 
@@ -807,6 +808,32 @@ def test_a_session_that_was_given_its_timeout_again_is_waited_for() -> None:
         await first.close()
         assert await joining > first.broker_epoch
         await again.close()
+
+    run(scenario)
+
+
+@pytest.mark.row("R24")
+def test_a_session_that_ends_with_the_answer_to_the_registration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that stood still hears of both at once: the broker has not joined, and its start goes on with another."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, session = await harness.stranger(0)
+        await driver.open()
+        register = session.multi
+
+        def expire(_: object) -> None:
+            harness.store.close_session(session.session_id)
+            session._enter(SessionState.EXPIRED)
+
+        def registered_and_over(operations: Sequence[Operation]) -> Awaitable[Sequence[OperationResult]]:
+            answer = asyncio.ensure_future(register(operations))
+            answer.add_done_callback(expire)
+            return answer
+
+        monkeypatch.setattr(session, "multi", registered_and_over)
+        with pytest.raises(SessionExpired):
+            await driver.register()
+        await driver.close()
 
     run(scenario)
 

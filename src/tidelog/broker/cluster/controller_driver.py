@@ -178,9 +178,12 @@ class ControllerDriver:
         """Joins the cluster: registers, and takes part in the election. Returns the broker's epoch.
 
         When it returns, there is a controller; if it is this broker, it has loaded the store, and what it has to tell
-        the live brokers is on its way.
+        the live brokers is on its way. SessionExpired where the session ended before that.
         """
         self.broker_epoch = await self._register()
+        if self._store.state is SessionState.EXPIRED:
+            # That was told before this broker was known to be registered, and will not be told again.
+            raise SessionExpired
         self._registered = True
         await self.elections.begin()
         return self.broker_epoch
