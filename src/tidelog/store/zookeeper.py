@@ -108,7 +108,7 @@ class ZooKeeperStore:
         self._owned = owned
         """Whether nodes belong to the client that creates them."""
         self._root: str = client.chroot
-        self._session_id = 0
+        self._key = SessionKey(0, b"")
         self._state = SessionState.SUSPENDED
         self._listeners: list[Callable[[SessionState], None]] = []
         self._outstanding: dict[Outcome, None] = {}
@@ -191,12 +191,12 @@ class ZooKeeperStore:
 
     @property
     def session_id(self) -> int:
-        return self._session_id
+        return self._key.id
 
     @property
     def key(self) -> SessionKey:
         """With which another process can end this session."""
-        return SessionKey(self._session_id, self._client.client_id[1])
+        return self._key
 
     @property
     def session_timeout_ms(self) -> int:
@@ -320,7 +320,7 @@ class ZooKeeperStore:
                 raise StoreError(operation.path, "the multi failed and did not")
             case str():
                 assert isinstance(operation, Create)
-                owner = self._session_id if operation.ephemeral else 0
+                owner = self._key.id if operation.ephemeral else 0
                 # Everything about a node just created is known, but for the server's clock.
                 return Created(
                     self._relative(result), Stat(zxid, zxid, 0, 0, 0, 0, 0, owner, len(operation.data or b""), 0, zxid)
@@ -417,8 +417,9 @@ class ZooKeeperStore:
         """On the connection's thread: kazoo's state."""
         if state == KazooState.CONNECTED:
             self._set_watches_again()
-            session_id = self._client.client_id[0]
-            self._handler.deliver(lambda: self._established(session_id))
+            # kazoo knows it only as long as there is a connection.
+            key = SessionKey(*self._client.client_id)
+            self._handler.deliver(lambda: self._established(key))
         elif state == KazooState.SUSPENDED:
             self._breaks += 1
             breaks = self._breaks
@@ -431,8 +432,8 @@ class ZooKeeperStore:
         self._breaks_told = breaks
         self._enter(SessionState.SUSPENDED)
 
-    def _established(self, session_id: int) -> None:
-        self._session_id = session_id
+    def _established(self, key: SessionKey) -> None:
+        self._key = key
         if not self._connected.done():
             self._connected.set_result(None)
         self._enter(SessionState.CONNECTED)
@@ -451,7 +452,7 @@ class ZooKeeperStore:
             return
         self._state = state
         # What it means, and what becomes of it, is decided by the listener.
-        logger.info("store session: state=%s session=%#x", state.value, self._session_id)
+        logger.info("store session: state=%s session=%#x", state.value, self._key.id)
         refusal = self._refusal()
         if refusal is not None:
             for outcome in list(self._outstanding):

@@ -134,6 +134,21 @@ def test_a_server_that_starts_anew_keeps_sessions(served: Served) -> None:
     run(scenario)
 
 
+def test_a_session_is_known_by_its_key_without_a_connection_too(served: Served) -> None:
+    """Whoever opened it may ask for the key only when the server is away again."""
+
+    async def scenario() -> None:
+        async with session(served.hosts) as store:
+            key = store.key
+            states: list[SessionState] = []
+            store.add_listener(states.append)
+            await asyncio.to_thread(served.stop)
+            await eventually(lambda: states)
+            assert store.key == key
+
+    run(scenario)
+
+
 def test_nothing_builds_on_lost_requests(served: Served) -> None:
     """A call made before the loop heard of a break is not carried out behind it: what it builds on may be lost."""
 
