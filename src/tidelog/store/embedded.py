@@ -44,6 +44,8 @@ RETRY_S: Final = 1.0
 """Between two attempts to commit where there is no room."""
 TURNS_TO_READ: Final = 4
 """Of the event loop, in which it reads what has arrived."""
+_NO_PATH: Final = ""
+"""Of what is read of no node."""
 
 
 class Watcher(NamedTuple):
@@ -164,7 +166,8 @@ class EmbeddedStore:
             self._require(session_id)
             return session_id, self._tree.sessions[session_id]
 
-        return self._attempt(attach)
+        # Its client was told of it, so it is durable; an end that waits for room on the disk is not.
+        return self._read(_NO_PATH, attach, in_order=session_id not in self._tree.sessions)
 
     def refuse(self, error: StoreError) -> asyncio.Future[Any]:
         """Fails with `error`, in the order of all other answers: for what was asked in vain."""

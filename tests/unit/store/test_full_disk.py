@@ -262,3 +262,25 @@ def test_sessions_outlive_a_full_disk() -> None:
             assert await briefs(client) == [(1, 0)]
 
     run(scenario)
+
+
+def test_a_client_that_reconnects_to_a_full_disk_keeps_its_session() -> None:
+    """It goes on with the session at once: its attempt to connect would else last longer than the session may."""
+
+    async def scenario() -> None:
+        disk = FullDisk()
+        async with ServedInMemory(disk) as served:
+            client, writer = served.dial(), served.dial()
+            _, session, password = await client.connect(1_000)
+            await writer.connect()
+            disk.full = True
+            writer.send(request(1, OpCode.CREATE, creation("/a")))
+            await turn()
+            client.hang_up()
+            again = served.dial()
+            assert await again.connect(1_000, session, password) == (1_000, session, password)
+            again.send(request(-2, OpCode.PING))
+            assert await briefs(again) == [(-2, 0)]
+            disk.full = False
+
+    run(scenario)
