@@ -240,6 +240,8 @@ class Wire:
         self._input = b""
         self._position = 0
         self._output = bytearray()
+        self._greeting = b""
+        """How the server's first answer begins, as far as it has come."""
         self.greeted = False
         """The server has answered: there is a session."""
         self._sent_since_read = 0
@@ -281,12 +283,13 @@ class Wire:
                 raise
             self._position = 0
             self.heard_at = time.monotonic()
-            if not self.greeted and len(self._input) >= _CONNECTED.size:
-                # kazoo keeps to itself what was agreed; 0 says that the session is over.
-                self.greeted = True
-                self._handler.session_timeout_ms = (
-                    _CONNECTED.unpack_from(self._input)[2] or self._handler.session_timeout_ms
-                )
+            if not self.greeted:
+                self._greeting += self._input[: _CONNECTED.size - len(self._greeting)]
+                self.greeted = len(self._greeting) == _CONNECTED.size
+                if self.greeted:
+                    # kazoo keeps to itself what was agreed; 0 says that the session is over.
+                    _, _, agreed_ms = _CONNECTED.unpack(self._greeting)
+                    self._handler.session_timeout_ms = agreed_ms or self._handler.session_timeout_ms
         data = self._input[self._position : self._position + size]
         self._position += len(data)
         return data

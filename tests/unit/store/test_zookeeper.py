@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterator
 
@@ -341,5 +342,26 @@ def test_a_socket_that_another_thread_closes_is_told_by_the_read() -> None:
             assert wire.wait_readable(None, 0.0) == [wire]
             with pytest.raises(OSError, match="Bad file descriptor"):
                 wire.recv(1)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("first", [1, 4, 8, 11])
+def test_an_agreed_timeout_that_comes_in_pieces(first: int) -> None:
+    """What is between may cut the server's first frame anywhere; what was agreed is in its bytes 8 to 12."""
+
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            handler = LoopHandler(6000, 6000)
+            wire = Wire(ours, handler)
+            frame = struct.pack(">iiiqi", 37, 0, 4000, 0x0100_0A2B_0000_0001, 16) + bytes(17)
+            received = b""
+            for piece in (frame[:first], frame[first:]):
+                theirs.sendall(piece)
+                received += wire.recv(len(piece))
+            assert received == frame
+            assert wire.greeted
+            assert handler.session_timeout_ms == 4000
 
     run(scenario)
