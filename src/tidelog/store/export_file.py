@@ -30,6 +30,8 @@ from typing import Any, Final
 
 from tidelog.metadata.operations import Create, Delete, Operation, SetData
 from tidelog.metadata.znodes import BROKER_SEQUENCE, CONFIG_CHANGES, ISR_CHANGES, LOG_DIRECTORY_EVENTS
+from tidelog.security.delegation_tokens import CHANGES as TOKEN_CHANGES
+from tidelog.security.stored import ACL_CHANGES, EXTENDED_ACL_CHANGES
 from tidelog.store.moving import OWN_NODES, RESERVED
 from tidelog.store.tree import SEQUENCE_DIGITS, invalid_path_reason, parent_of
 
@@ -37,7 +39,9 @@ FORMAT: Final = "tidelog-store"
 VERSION: Final = 1
 EPOCHS_SINCE: Final = 100_000
 """Leader epochs that a partition is supposed to have had since an export was taken: more than it can have had."""
-NUMBERED: Final = frozenset({CONFIG_CHANGES, ISR_CHANGES, LOG_DIRECTORY_EVENTS})
+NUMBERED: Final = frozenset(
+    {CONFIG_CHANGES, ISR_CHANGES, LOG_DIRECTORY_EVENTS, ACL_CHANGES, EXTENDED_ACL_CHANGES, TOKEN_CHANGES}
+)
 """Nodes whose children are numbered by the store."""
 _STATE: Final = re.compile(r"/brokers/topics/[^/]+/partitions/\d+/state")
 

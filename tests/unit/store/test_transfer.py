@@ -10,15 +10,17 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 from tests.unit.store.serving import Served, ServedInMemory, run
+from tests.unit.store.test_embedded import start
 
 from tidelog.metadata.operations import Create
 from tidelog.store import transfer
 from tidelog.store.client import SessionState, StoreClient, WatchEvent
 from tidelog.store.errors import ConnectionLoss, NodeExists, StoreError
 from tidelog.store.export_file import Export, ExportedNode, is_exported, nodes_to_write
+from tidelog.store.local import LocalStore
 from tidelog.store.moving import IMPORT, MOVED, MOVING, moved_elsewhere
 from tidelog.store.persistence import MemoryPersistence
-from tidelog.store.transfer import TransferRefused, count_up, move, prepare, read_store
+from tidelog.store.transfer import TransferRefused, count_up, fill, move, prepare, read_store
 from tidelog.store.zookeeper import ZooKeeperStore
 
 EPHEMERAL = struct.pack(">iii", -1, 1, 31) + b"\0\0\0\5world\0\0\0\6anyone" + struct.pack(">i", 1)
@@ -337,6 +339,39 @@ def test_only_an_empty_store_is_filled() -> None:
                 await there.create("/brokers/ids/7", ephemeral=True)
                 with pytest.raises(TransferRefused, match="its brokers 7 are registered"):
                     await prepare(there, "x", "", replace=True)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "/config/changes/config_change_",
+        "/isr_change_notification/isr_change_",
+        "/log_dir_event_notification/log_dir_event_",
+        "/kafka-acl-changes/acl_changes_",
+        "/kafka-acl-extended-changes/acl_changes_",
+        "/delegation_token/token_changes/token_change_",
+    ],
+)
+def test_further_notifications_find_their_numbers_free(prefix: str) -> None:
+    """Where the oldest of those that were copied had been deleted, too: else no change could be told any more."""
+
+    async def scenario() -> None:
+        former, new = [await LocalStore.connect(start(MemoryPersistence())) for _ in range(2)]
+        parents = prefix.split("/")[1:-1]
+        for depth in range(len(parents)):
+            await former.create("/" + "/".join(parents[: depth + 1]))
+        told = [(await former.create(prefix, b"1", sequential=True)).path for _ in range(4)]
+        for path in told[:2]:
+            await former.delete(path)
+        await prepare(new, "x", "")
+        await fill(new, await read_store(former, "x"))
+        for _ in range(3):
+            await new.create(prefix, b"2", sequential=True)
+        names, _ = await new.children(prefix.rpartition("/")[0])
+        contents = [(await new.get(prefix + name[-10:]))[0] for name in names]
+        assert contents == [b"1"] * 2 + [b"2"] * 3
 
     run(scenario)
 
