@@ -14,7 +14,8 @@ covers the lines of the nodes, byte for byte.
 **What a file cannot carry over** are versions, since a new node begins with 0, and transaction ids. A partition's epoch
 is the version of its state, so `nodes_to_write` gives every partition a higher leader epoch: a broker that knows an
 earlier one takes over what the new store says, as after an election. Notifications get their numbers from their parent
-node, so they are numbered anew. `transfer` takes care of transaction ids.
+node, so they are numbered anew. Producer ids that were given away since an export was taken are in the logs, so a store
+that is made of it begins far beyond those that it names. `transfer` takes care of transaction ids.
 """
 
 from __future__ import annotations
@@ -29,7 +30,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog.metadata.operations import Create, Delete, Operation, SetData
-from tidelog.metadata.znodes import BROKER_SEQUENCE, CONFIG_CHANGES, ISR_CHANGES, LOG_DIRECTORY_EVENTS
+from tidelog.metadata.znodes import (
+    BROKER_SEQUENCE,
+    CONFIG_CHANGES,
+    ISR_CHANGES,
+    LOG_DIRECTORY_EVENTS,
+    PRODUCER_ID_BLOCK,
+    MalformedZnode,
+    StoredProducerIdBlock,
+    decode_producer_id_block,
+    encode_producer_id_block,
+)
+from tidelog.model.identifiers import NO_LEADER
 from tidelog.security.delegation_tokens import CHANGES as TOKEN_CHANGES
 from tidelog.security.stored import ACL_CHANGES, EXTENDED_ACL_CHANGES
 from tidelog.store.moving import OWN_NODES, RESERVED
@@ -39,6 +51,8 @@ FORMAT: Final = "tidelog-store"
 VERSION: Final = 1
 EPOCHS_SINCE: Final = 100_000
 """Leader epochs that a partition is supposed to have had since an export was taken: more than it can have had."""
+PRODUCER_IDS_SINCE: Final = 10**12
+"""Producer ids that are supposed to have been given away since an export was taken; there are 2**63."""
 NUMBERED: Final = frozenset(
     {CONFIG_CHANGES, ISR_CHANGES, LOG_DIRECTORY_EVENTS, ACL_CHANGES, EXTENDED_ACL_CHANGES, TOKEN_CHANGES}
 )
@@ -121,13 +135,14 @@ def decode(text: str) -> Export:
     return export
 
 
-def nodes_to_write(export: Export, epochs: int) -> list[Create]:
+def nodes_to_write(export: Export, epochs: int, producer_ids: int = 0) -> list[Create]:
     """The creations that make a new store go on where the former one was, parents first.
 
     Leader epochs are raised by `epochs`: 1 where the former store has been held since, else EPOCHS_SINCE, for logs hold
-    the epochs that there were, and none may come again.
+    the epochs that there were, and none may come again. So it is with `producer_ids`, which are left out: none, or
+    PRODUCER_IDS_SINCE.
     """
-    return [_creation(node, epochs) for node in export.nodes]
+    return [_creation(node, epochs, producer_ids) for node in export.nodes]
 
 
 def differences(before: Sequence[Create], after: Sequence[Create]) -> list[Operation]:
@@ -154,10 +169,22 @@ def sequence_writes(export: Export) -> int:
     return next((node.version for node in export.nodes if node.path == BROKER_SEQUENCE), 0)
 
 
-def _creation(node: ExportedNode, epochs: int) -> Create:
+def _creation(node: ExportedNode, epochs: int, producer_ids: int) -> Create:
     if parent_of(node.path) in NUMBERED and node.path[-SEQUENCE_DIGITS:].isdecimal():
         return Create(node.path[:-SEQUENCE_DIGITS], node.data, sequential=True)
+    if node.path == PRODUCER_ID_BLOCK and producer_ids:
+        return Create(node.path, _with_later_producer_ids(node.data, producer_ids))
     return Create(node.path, _with_later_leader_epoch(node.data, epochs) if _STATE.fullmatch(node.path) else node.data)
+
+
+def _with_later_producer_ids(data: bytes | None, count: int) -> bytes | None:
+    """The block that was given away last, as if a block of `count` had followed it; one that cannot be read stays."""
+    try:
+        block = decode_producer_id_block(data)
+    except MalformedZnode:
+        return data
+    broker_id, first = (NO_LEADER, 0) if block is None else (block.broker_id, block.last + 1)
+    return encode_producer_id_block(StoredProducerIdBlock(broker_id, first, first + count - 1))
 
 
 def _with_later_leader_epoch(data: bytes | None, epochs: int) -> bytes | None:

@@ -36,6 +36,7 @@ from tidelog.store.client import Stat, StoreClient
 from tidelog.store.errors import NodeExists, NoNode, StoreError
 from tidelog.store.export_file import (
     EPOCHS_SINCE,
+    PRODUCER_IDS_SINCE,
     Export,
     ExportedNode,
     differences,
@@ -203,7 +204,7 @@ async def fill(store: StoreClient, export: Export) -> None:
 
     TransferRefused, StoreError.
     """
-    creations = nodes_to_write(export, EPOCHS_SINCE)
+    creations = nodes_to_write(export, EPOCHS_SINCE, PRODUCER_IDS_SINCE)
     await _in_multis(store, creations)
     await _require(store, creations)
     await _count_broker_ids(store, export)

@@ -13,6 +13,7 @@ from tests.unit.store.serving import Served, ServedInMemory, run
 from tests.unit.store.test_embedded import start
 
 from tidelog.metadata.operations import Create
+from tidelog.metadata.znodes import PRODUCER_ID_BLOCK, decode_producer_id_block
 from tidelog.store import transfer
 from tidelog.store.client import SessionState, StoreClient, WatchEvent
 from tidelog.store.errors import ConnectionLoss, NodeExists, StoreError
@@ -372,6 +373,22 @@ def test_further_notifications_find_their_numbers_free(prefix: str) -> None:
         names, _ = await new.children(prefix.rpartition("/")[0])
         contents = [(await new.get(prefix + name[-10:]))[0] for name in names]
         assert contents == [b"1"] * 2 + [b"2"] * 3
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("given", [None, b'{"version":1,"broker":2,"block_start":"5000","block_end":"5999"}'])
+def test_producer_ids_that_were_given_since_an_export_are_not_given_again(given: bytes | None) -> None:
+    """The logs know them: what another producer sends with such an id could be taken for a duplicate, and lost."""
+
+    async def scenario() -> None:
+        former, new = [await LocalStore.connect(start(MemoryPersistence())) for _ in range(2)]
+        await former.create(PRODUCER_ID_BLOCK, given)
+        await prepare(new, "x", "")
+        await fill(new, await read_store(former, "x"))
+        before, after = decode_producer_id_block(given), decode_producer_id_block((await new.get(PRODUCER_ID_BLOCK))[0])
+        assert after is not None
+        assert after.last - (0 if before is None else before.last) >= 10**11
 
     run(scenario)
 
