@@ -288,7 +288,34 @@ def _scalar(value: Any, kind: pa.DataType) -> Any:
         return float(value)
     if isinstance(value, str) and value.isascii() and pa.types.is_string(kind):
         return value  # As Arrow would give it back, which takes as long as all the rest.
-    return pa.scalar(value, kind).as_py()
+    return pa.scalar(_readable(value, kind), kind).as_py()
+
+
+def _readable(value: Any, kind: pa.DataType) -> Any:
+    """`value` with its timestamps and decimals, however deep, as Python's: Arrow takes no text for them here, though
+    its parser does."""
+    if value is None:
+        return None
+    if pa.types.is_timestamp(kind):
+        return _scalar(value, kind)
+    if pa.types.is_decimal(kind) and isinstance(value, (str, _Fraction)):
+        return pa.scalar(value.text if isinstance(value, _Fraction) else value).cast(kind).as_py()
+    if pa.types.is_list(kind) and isinstance(value, list):
+        return [_readable(each, kind.value_type) for each in value]
+    if pa.types.is_struct(kind) and isinstance(value, dict):
+        return {each.name: _readable(value.get(each.name), each.type) for each in kind}
+    return value
+
+
+class _Fraction(float):
+    """A number with a fraction or an exponent. A decimal needs its digits, of which a float keeps some only."""
+
+    text: str
+
+    def __new__(cls, text: str) -> "_Fraction":
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
 
 
 _TIMESTAMP_FORMS: Final = (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("ns", "UTC"))
@@ -306,7 +333,7 @@ def _timestamp(text: str) -> pa.Scalar:
 
 def _load_object(value: bytes) -> dict[str, Any]:
     try:
-        document = json.loads(value)
+        document = json.loads(value, parse_float=_Fraction)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if not isinstance(document, dict):

@@ -108,6 +108,40 @@ def test_times_without_a_zone_are_utc() -> None:
         assert batch.column("t").to_pylist() == [expected]
 
 
+NESTED: Any = [
+    (
+        "struct",
+        pa.struct([("t", pa.timestamp("us", tz="UTC")), ("n", pa.int64())]),
+        '{"t": "2013-01-01T10:00:00Z", "n": 1}',
+    ),
+    ("list", pa.list_(pa.timestamp("us", tz="UTC")), '["2013-01-01", null, "2013-01-01 10:00:00"]'),
+    ("decimal", pa.decimal128(20, 2), "123456789012345678.25"),
+    ("decimal as text", pa.decimal128(10, 2), '"1.25"'),
+    ("decimals", pa.list_(pa.struct([("d", pa.decimal128(10, 2))])), '[{"d": 1.1}, {"d": 5}, {"d": "1e2"}, {}]'),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), [each[1:] for each in NESTED], ids=[each[0] for each in NESTED])
+def test_nested_times_and_decimals_are_good_beside_a_bad_value_too(kind: pa.DataType, value: str) -> None:
+    """One by one they come out as in bulk: what stands beside a value makes it no bad one."""
+    schema = pa.schema([("a", pa.int64()), ("x", kind)])
+    good = f'{{"a": 1, "x": {value}}}'.encode()
+    alone = json_values._parse_bulk(pa.array([good], pa.binary()), schema)
+    assert isinstance(alone, pa.RecordBatch)
+    batch, bad = parse_values(pa.array([good, b'{"a": "one"}', good + b" "], pa.binary()), schema)
+    assert list(bad) == [1]
+    assert [batch.slice(row, 1).to_pylist() for row in (0, 2)] == [alone.to_pylist()] * 2
+
+
+@pytest.mark.parametrize(
+    "value", ['{"t": "yesterday"}', '{"t": 5}', '{"t": ["2013-01-01"]}', '{"d": "x"}', '{"d": "1.255"}']
+)
+def test_what_is_no_time_or_decimal_is_bad_within_a_struct(value: str) -> None:
+    kind = pa.struct([("t", pa.timestamp("us", tz="UTC")), ("d", pa.decimal128(10, 2))])
+    _, bad = parse_values(pa.array([f'{{"x": {value}}}'.encode()], pa.binary()), pa.schema([("x", kind)]))
+    assert list(bad) == [0]
+
+
 BAD = {
     "no object": b"oops",
     "no JSON": b'{"a": 1, "b" "x"}',
