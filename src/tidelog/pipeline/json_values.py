@@ -211,7 +211,18 @@ def _parse_bulk(values: pa.BinaryArray, schema: pa.Schema) -> pa.RecordBatch | s
         return str(error)
     if table.num_rows != len(values):
         return "another number of rows"
-    return pa.RecordBatch.from_arrays([_single(table.column(name)) for name in schema.names], schema=schema)
+    batch = pa.RecordBatch.from_arrays([_single(table.column(name)) for name in schema.names], schema=schema)
+    if any(_holds_decimals(each.type) for each in schema):
+        try:
+            batch.validate(full=True)  # The parser takes decimals with more digits than their type has.
+        except pa.ArrowInvalid as error:
+            return str(error)
+    return batch
+
+
+def _holds_decimals(kind: pa.DataType) -> bool:
+    parts = [kind.field(place).type for place in range(kind.num_fields)]
+    return pa.types.is_decimal(kind) or any(map(_holds_decimals, parts))
 
 
 def _with_those_aside(

@@ -142,6 +142,17 @@ def test_what_is_no_time_or_decimal_is_bad_within_a_struct(value: str) -> None:
     assert list(bad) == [0]
 
 
+@pytest.mark.parametrize("kind", [pa.decimal128(10, 2), pa.list_(pa.decimal128(10, 2))])
+def test_a_decimal_that_is_too_large_is_bad(kind: pa.DataType) -> None:
+    """Arrow's parser takes ten digits before the point, too; as Parquet such a number is another one."""
+    large, fits = ("[9999999999]", "[99999999]") if pa.types.is_list(kind) else ("9999999999", "99999999")
+    values = [f'{{"x": {each}}}'.encode() for each in (fits, large, fits)]
+    batch, bad = parse_values(pa.array(values, pa.binary()), pa.schema([("x", kind)]))
+    assert list(bad) == [1]
+    batch.validate(full=True)
+    assert batch.column("x").null_count == 1
+
+
 BAD = {
     "no object": b"oops",
     "no JSON": b'{"a": 1, "b" "x"}',
