@@ -91,10 +91,8 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a new query starts; the same answer however often it is asked (`offsets` says how it survives)."""
-        from pyspark_tidelog.planning import initial_position
-
         if self._initial is None:
-            self._initial = initial_position(self._open(), self._options)
+            self._initial = self._initial_position()
         self._last = self._initial.to_json()
         return self._last
 
@@ -174,6 +172,11 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._cluster is None:
             self._cluster = open_cluster(self._options)
         return self._cluster
+
+    def _initial_position(self) -> Position:
+        from pyspark_tidelog.planning import initial_position
+
+        return initial_position(self._open(), self._options)
 
     def _next_end(self, position: Position, limit: ReadLimit) -> Position | None:
         latest = self._checked(position, self._latest_position())

@@ -6,13 +6,14 @@ only tasks need (Arrow, Parquet) is imported by tasks.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.types import StructType
 
 from pyspark_tidelog.batch import RangePartition
+from pyspark_tidelog.offsets import Position
 from pyspark_tidelog.options import SourceOptions, parse_options
 from pyspark_tidelog.stream import TidelogStreamReader
 from pyspark_tidelog.worker_process import spare_collections
@@ -77,6 +78,14 @@ class TableFilesReader(TidelogStreamReader):
     def __setstate__(self, state: dict[str, Any]) -> None:
         # A copy starts as a new one.
         self.__init__(state["options"], state["tables"])  # type: ignore[misc]
+
+    def _initial_position(self) -> Position:
+        """Where the table stands, also where a loss may be passed over and records there are gone: it takes no batch
+        that begins elsewhere."""
+        position = super()._initial_position()
+        starting = self._options.starting
+        given = {} if starting.by_timestamp else {each: offset for each, offset in starting.each.items() if offset >= 0}
+        return replace(position, offsets={**position.offsets, **given})
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """One row: what was written of the range."""
