@@ -5,7 +5,7 @@ Spark's checkpoint decides what is read next; these commits are for people. That
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from tidelog.client.blocking import BlockingCluster
@@ -52,10 +52,13 @@ class Progress:
 
 
 def publish(cluster: BlockingCluster, group: str, offsets: Mapping[TopicPartition, int]) -> bool:
-    """Commits the next offsets to read for `group`; False, and a warning in the log, where that fails."""
+    """Commits the next offsets to read for `group`; False, and a warning in the log, where that fails.
+
+    Partitions that are no longer there are left out: they would hold up the others for ever.
+    """
     commits = {partition: CommittedOffset(offset) for partition, offset in offsets.items()}
     try:
-        cluster.run(commit_offsets(cluster.routing, group, commits, timeout_s=_TIMEOUT_S))
+        _commit(cluster, group, commits)
     except (KafkaError, ClientError) as error:
         hint = ""
         if isinstance(error, KafkaError) and error.code is ErrorCode.UNKNOWN_MEMBER_ID:
@@ -63,3 +66,25 @@ def publish(cluster: BlockingCluster, group: str, offsets: Mapping[TopicPartitio
         logger.warning("progress could not be published to group %s: %s.%s", group, error, hint)
         return False
     return True
+
+
+def _commit(cluster: BlockingCluster, group: str, commits: Mapping[TopicPartition, CommittedOffset]) -> None:
+    try:
+        cluster.run(commit_offsets(cluster.routing, group, commits, timeout_s=_TIMEOUT_S))
+    except KafkaError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        there = _existing(cluster, commits)
+        if len(there) == len(commits):
+            raise
+        gone = ", ".join(map(str, sorted(commits.keys() - there)))
+        logger.warning("progress in %s is not published to group %s: %s", gone, group, error)
+        rest = {each: commits[each] for each in there}
+        cluster.run(commit_offsets(cluster.routing, group, rest, timeout_s=_TIMEOUT_S))
+
+
+def _existing(cluster: BlockingCluster, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+    routing = cluster.routing
+    cluster.run(routing.refresh({each.topic for each in partitions}, routing.deadline(_TIMEOUT_S)))
+    views = routing.topics
+    return {each for each in partitions if each.topic in views and each.partition in views[each.topic].partitions}

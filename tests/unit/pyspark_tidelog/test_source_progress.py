@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from tests.unit.pyspark_tidelog.spark_fixtures import Broker
 
 import pyspark_tidelog.progress
+import tidelog.client.routing
 from pyspark_tidelog.options import parse_options
 from pyspark_tidelog.progress import PUBLISHED_AGAIN_S, Progress
 from pyspark_tidelog.stream import TidelogStreamReader
@@ -62,3 +64,19 @@ def test_an_idle_stream_publishes_what_it_could_not(monkeypatch: pytest.MonkeyPa
     groups.is_down = False
     stream.stop()
     assert groups.attempts[1:] == [{A: 5}]
+
+
+def test_a_topic_that_is_gone_holds_up_no_others_progress(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A query that may go on without it keeps its place; a partition that is not there is the same."""
+    monkeypatch.setattr(tidelog.client.routing, "UNKNOWN_TOPIC_PATIENCE_S", 0.0)
+    topic, gone = broker.topic(), broker.topic()
+    stream = TidelogStreamReader(parse_options(broker.options(f"{topic},{gone}", progressGroup=topic), streaming=True))
+    broker.delete(gone)
+    for offset in (5, 6):
+        stream.commit({topic: {"0": offset, "7": 3}, gone: {"0": 9}})
+        assert broker.committed(topic, topic) == {0: offset}
+    stream.stop()
+    assert len(caplog.records) == 1
+    assert gone in caplog.text
