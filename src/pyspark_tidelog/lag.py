@@ -17,8 +17,9 @@ from pyspark_tidelog.offsets import Position
 from tidelog.client.blocking import BlockingCluster
 from tidelog.client.errors import ClientError
 from tidelog.client.fetching import FetchSettings
+from tidelog.client.offsets import list_offsets
 from tidelog.client.security import ClientSecurity
-from tidelog.model.errors import KafkaError
+from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import LATEST_TIMESTAMP, TopicPartition
 from tidelog.records.batch import iterate_headers
 from tidelog.records.errors import InvalidBatch
@@ -136,8 +137,18 @@ class LagListener(StreamingQueryListener):
         self._cluster.close()
 
     def _behind(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        found = self._cluster.offsets(dict.fromkeys(ends, LATEST_TIMESTAMP))
-        return {each: max(0, found[each].offset - end) for each, end in ends.items()}
+        """Of the partitions that are there: a query that goes on without a topic keeps its place in it."""
+        operation = list_offsets(self._cluster.routing, dict.fromkeys(ends, LATEST_TIMESTAMP))
+        behind: dict[TopicPartition, int] = {}
+        refusal: KafkaError | None = None
+        for each, found in self._cluster.run(operation).items():
+            if not isinstance(found, KafkaError):
+                behind[each] = max(0, found.offset - ends[each])
+            elif refusal is None or found.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                refusal = found
+        if refusal is not None and not (behind and refusal.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            raise refusal
+        return behind
 
     def _newest_ms(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int | None:
         """The greatest timestamp among the last batches that were read of each partition."""

@@ -86,6 +86,16 @@ def test_a_cluster_that_cannot_be_asked_is_a_warning(
     ]
 
 
+def test_a_topic_that_is_gone_hides_no_others_lag(broker: Broker, told: tuple[LagListener, list[Lag]]) -> None:
+    """A query that may go on without it keeps its place there, in each of its batches."""
+    listener, lags = told
+    topic, gone = broker.topic(), broker.topic()
+    broker.produce(topic, [b"x"] * 4)
+    broker.delete(gone)
+    listener.onQueryProgress(event({topic: {"0": 1}, gone: {"0": 9}}, {topic: {"0": 3}, gone: {"0": 9}}))
+    assert [(lag.offsets, lag.partitions) for lag in lags] == [(2, {(topic, 0): 1})]
+
+
 @pytest.mark.spark
 @pytest.mark.skipif(not HAS_LIMITS, reason="PySpark before 4.2 has no limits: there is one batch")
 def test_spark_tells_the_listener_of_its_queries(
