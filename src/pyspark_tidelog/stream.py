@@ -9,9 +9,9 @@ when the batch that ended there is done, so that is when progress is published.
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from tidelog.client.blocking import BlockingCluster
 
 logger: Final = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
 
 LATEST_REUSED_S: Final = 0.05
 """How long an answer about the ends of partitions serves: 20 questions a second while a query is idle, not 100."""
@@ -203,25 +204,30 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _readable(self, starts: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """The first offsets that can be read from `starts` on, where a loss may be passed over: offsets that are gone
         use up no limit, or a gap of millions would be a batch for each thousand."""
-        from pyspark_tidelog import planning
-
         if self._options.fail_on_data_loss:
             return starts
-        known = set(self._partitions(time.monotonic()).partitions)
-        earliest = planning.earliest_offsets(self._open(), self._options, tuple(known & starts.keys()))
+        earliest = self._earliest(starts)
         return {each: max(start, earliest.get(each, start)) for each, start in starts.items()}
 
     def _without_gaps(self, ranges: list[OffsetRange]) -> tuple[list[OffsetRange], list[OffsetRange]]:
         """What of the ranges is known to be gone, one range a partition, and the rest: many tasks for nothing are
         spared where partitions are cut into tasks and a loss may be passed over."""
-        from pyspark_tidelog import planning
-
         options = self._options
         if options.fail_on_data_loss or not (options.partitions_min or options.records_max_per_partition):
             return [], ranges
-        known = set(self._partitions(time.monotonic()).partitions)
-        asked = tuple(each.topic_partition for each in ranges if each.topic_partition in known)
-        return cut_at(ranges, planning.earliest_offsets(self._open(), options, asked))
+        return cut_at(ranges, self._earliest(each.topic_partition for each in ranges))
+
+    def _earliest(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The first offset of each of the partitions that is there."""
+        wanted = set(partitions)
+
+        def ask() -> Mapping[TopicPartition, int]:
+            from pyspark_tidelog import planning
+
+            known = tuple(wanted.intersection(self._partitions(time.monotonic()).partitions))
+            return planning.earliest_offsets(self._open(), self._options, known)
+
+        return self._asked_again(ask)
 
     def _too_little(self, backlog: int, limit: ReadLimit) -> bool:
         """Whether minOffsetsPerTrigger holds the batch back; not in availableNow, which must come to its end."""
@@ -238,17 +244,25 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now = time.monotonic()
         if self._latest is not None and now - self._latest[0] < LATEST_REUSED_S:
             return self._latest[1]
-        known = self._partitions(now)
+
+        def ask() -> Position:
+            known = self._partitions(now)
+            return Position(planning.latest_offsets(self._open(), self._options, known.partitions), known.topic_ids)
+
+        position = self._asked_again(ask)
+        self._latest = (time.monotonic(), position)
+        return position
+
+    def _asked_again(self, ask: Callable[[], Answer]) -> Answer:
+        """What `ask` gives about the partitions that are known, once more where one was deleted since they were
+        listed."""
         try:
-            ends = planning.latest_offsets(self._open(), self._options, known.partitions)
+            return ask()
         except KafkaError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
-            self._known = None  # One was deleted since they were listed.
-            known = self._partitions(now)
-            ends = planning.latest_offsets(self._open(), self._options, known.partitions)
-        self._latest = (time.monotonic(), Position(ends, known.topic_ids))
-        return self._latest[1]
+        self._known = None
+        return ask()
 
     def _partitions(self, now: float) -> "Partitions":
         from pyspark_tidelog.planning import subscribed_partitions

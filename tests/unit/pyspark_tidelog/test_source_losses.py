@@ -10,6 +10,7 @@ from tests.unit.pyspark_tidelog.spark_fixtures import Broker
 
 import pyspark_tidelog.planning
 import pyspark_tidelog.stream
+import tidelog.client.routing
 from pyspark_tidelog.errors import DataLoss
 from pyspark_tidelog.offsets import Position
 from pyspark_tidelog.options import parse_options
@@ -170,3 +171,22 @@ def test_a_tolerated_loss_is_told_once(broker: Broker, reader: MakeReader, caplo
         stream.latestOffset(position, ALL)
         broker.produce(topic, [b"x"])
     assert len([each for each in caplog.records if "its end was lost" in each.message]) == 1
+
+
+def test_a_topic_that_goes_while_a_batch_is_planned_is_one_that_is_gone(
+    broker: Broker, reader: MakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told to go on, the query does, also where it asks for the first offsets of partitions that it has just seen."""
+    monkeypatch.setattr(tidelog.client.routing, "UNKNOWN_TOPIC_PATIENCE_S", 0.0)
+    topic, gone = broker.topic(), broker.topic()
+    for each in (topic, gone):
+        broker.produce(each, [b"x"] * 4)
+    limits = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "6", "maxRecordsPerPartition": "2"}
+    stream = reader(f"{topic},{gone}", failOnDataLoss="false", **limits)
+    start = stream.initialOffset()
+    stream.prepareForTriggerAvailableNow()
+    monkeypatch.setattr(pyspark_tidelog.stream, "LATEST_REUSED_S", 60.0)
+    broker.delete(gone)
+    end = stream.latestOffset(start, ReadMaxRows(6))
+    planned = [each.value for each in stream.partitions(start, end)]
+    assert [(each.start, each.end) for each in planned if each.topic == topic] == [(0, 1), (1, 3)]
