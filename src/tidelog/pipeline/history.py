@@ -152,14 +152,21 @@ def check_topic(table: DeltaTable, topic: str, topic_id: str, *, fail_on_data_lo
 
 
 def forget_outdated(checkpoint: Path, table: DeltaTable, topic: str) -> None:
-    """Removes the checkpoint inside a local table where another query has gone on with the table since."""
+    """Removes the checkpoint inside a local table where another query has gone on with the table since.
+
+    It is renamed first, to what is no topic's name: Spark would go on with what a kill left of it.
+    """
+    outdated = checkpoint.with_name(f"{checkpoint.name}~")
+    if outdated.exists():
+        shutil.rmtree(outdated)
     try:
         query = json.loads((checkpoint / "metadata").read_text())["id"]
     except (FileNotFoundError, ValueError, KeyError):
         return  # There is none, or Spark says what is wrong with it.
     last = last_batch(table, topic)
     if last is not None and last.get(QUERY, query) != query:
-        shutil.rmtree(checkpoint)
+        checkpoint.rename(outdated)
+        shutil.rmtree(outdated)
 
 
 def _rewinds_id(topic: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -212,3 +213,25 @@ def test_a_checkpoint_goes_when_another_query_has_gone_on_with_the_table(tmp_pat
     (checkpoint / "metadata").write_text(json.dumps({"id": "mine"}))
     forget_outdated(checkpoint, table, "t")
     assert not checkpoint.exists()
+
+
+def test_a_checkpoint_that_goes_is_gone_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill in the midst of the removal leaves no half of it, with which Spark would go on where the half says."""
+    table = delta.open_table(str(tmp_path / "t"), SCHEMA, description="")
+    checkpoint = tmp_path / "t" / "_checkpoints" / "t"
+    (checkpoint / "offsets").mkdir(parents=True)
+    (checkpoint / "offsets" / "0").write_text("v1")
+    (checkpoint / "metadata").write_text(json.dumps({"id": "mine"}))
+    assert delta.commit_batch(table, "others", 0, [written_range("t", 0, 4)], 0, {})
+
+    def killed(folder: Path) -> None:
+        (Path(folder) / "metadata").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            forget_outdated(checkpoint, table, "t")
+    assert not checkpoint.exists()
+    forget_outdated(checkpoint, table, "t")
+    assert list(checkpoint.parent.iterdir()) == []
