@@ -301,8 +301,9 @@ def _bounds(least: Any, greatest: Any) -> tuple[Any, Any]:
 
 
 def _timestamp_text(moment: datetime.datetime, beyond_ms_us: int) -> str:
-    """Milliseconds, as Delta has them; `beyond_ms_us` rounds an upper bound up."""
-    rounded = moment.astimezone(datetime.UTC) + datetime.timedelta(microseconds=beyond_ms_us)
+    """Milliseconds, as Delta has them; `beyond_ms_us` rounds an upper bound up. What has no zone stays without."""
+    in_utc = moment if moment.tzinfo is None else moment.astimezone(datetime.UTC)
+    rounded = in_utc + datetime.timedelta(microseconds=beyond_ms_us)
     return rounded.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
 
 from pyspark_tidelog.offsets import OffsetRange
+from tidelog.pipeline import delta
 from tidelog.pipeline.parquet import RangeWriter
-from tidelog.pipeline.shape import raw_shape
+from tidelog.pipeline.shape import TableShape, ValueFormat, raw_shape
 
 
 def test_timestamps_beyond_pythons_years_have_no_bounds(tmp_path: Path) -> None:
@@ -26,3 +33,31 @@ def test_timestamps_beyond_pythons_years_have_no_bounds(tmp_path: Path) -> None:
     assert statistics["numRecords"] == 1
     assert statistics["minValues"] == {"partition": 0, "offset": 7}
     assert pq.read_table(tmp_path / written.path, columns=["offset"]).to_pylist() == [{"offset": 7}]
+
+
+@pytest.fixture
+def in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process is five hours behind UTC."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "America/New_York")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_new_york")
+def test_bounds_of_times_without_a_zone_are_those_of_the_rows(tmp_path: Path) -> None:
+    """Whatever the zone of the machine that writes: readers pass over files whose bounds exclude what they look for."""
+    noon = datetime.datetime(2020, 1, 1, 12, 0, 0, 123_456)  # TIMESTAMP_NTZ has no zone.
+    schema = pa.schema([("local", pa.timestamp("us")), ("at", pa.timestamp("us", "UTC"))])
+    table = delta.open_table(str(tmp_path), schema, description="")
+    writer = RangeWriter(str(tmp_path), TableShape(ValueFormat.JSON, schema), OffsetRange("t", 0, 0, 1, "id"))
+    writer.add(pa.RecordBatch.from_pylist([{"local": noon, "at": noon.replace(tzinfo=datetime.UTC)}], schema=schema))
+    written = writer.finish()
+    assert json.loads(written.statistics)["minValues"] == {
+        "local": "2020-01-01T12:00:00.123",
+        "at": "2020-01-01T12:00:00.123Z",
+    }
+    assert delta.commit_batch(table, "q", 0, [written], 0, {})
+    rows = DeltaTable(str(tmp_path)).to_pyarrow_dataset()
+    assert rows.to_table(filter=pc.field("local") == pa.scalar(noon, pa.timestamp("us"))).num_rows == 1
