@@ -199,7 +199,7 @@ class RangeWriter:
         if self._writer is None:
             self._is_begun = True
             schema = self._shape.schema
-            delta_encoded = [name for name in schema.names if name in _DELTA_ENCODED]
+            delta_encoded = [each.name for each in schema if each.name in _DELTA_ENCODED and _counts(each.type)]
             whole = {"value", "key", "_key", UNPARSED, *delta_encoded}
             self._writer = pq.ParquetWriter(
                 f"{self._root}/{self._name}",
@@ -217,6 +217,11 @@ class RangeWriter:
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
         self._pending.clear()
         self._pending_bytes = 0
+
+
+def _counts(kind: pa.DataType) -> bool:
+    """Whether a column can count upwards: a field of JSON values may have the name of one, and any type."""
+    return bool(pa.types.is_int64(kind) or pa.types.is_timestamp(kind))
 
 
 def write_range(options: SourceOptions, offset_range: OffsetRange, table_path: str, shape: TableShape) -> WrittenRange:

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -61,3 +62,17 @@ def test_bounds_of_times_without_a_zone_are_those_of_the_rows(tmp_path: Path) ->
     assert delta.commit_batch(table, "q", 0, [written], 0, {})
     rows = DeltaTable(str(tmp_path)).to_pyarrow_dataset()
     assert rows.to_table(filter=pc.field("local") == pa.scalar(noon, pa.timestamp("us"))).num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [(pa.string(), "soon"), (pa.float64(), 1.7e9), (pa.bool_(), True), (pa.struct([("s", pa.int64())]), {"s": 1})],
+    ids=str,
+)
+def test_fields_of_values_have_any_type_whatever_their_name(tmp_path: Path, kind: pa.DataType, field: Any) -> None:
+    """In a table of JSON values `timestamp` and `offset` are fields like others."""
+    row = {"timestamp": field, "offset": field, "_offset": 5}
+    schema = pa.schema([("timestamp", kind), ("offset", kind), ("_offset", pa.int64())])
+    writer = RangeWriter(str(tmp_path), TableShape(ValueFormat.JSON, schema), OffsetRange("t", 0, 0, 1, "id"))
+    writer.add(pa.RecordBatch.from_pylist([row], schema=schema))
+    assert pq.read_table(tmp_path / writer.finish().path).to_pylist() == [row]
