@@ -25,6 +25,7 @@ from tidelog.pipeline.errors import TableMismatch
 from tidelog.pipeline.history import find_contradiction
 from tidelog.pipeline.job import TableJob
 from tidelog.pipeline.parquet import from_manifest, remove_files
+from tidelog.pipeline.shape import ValueFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -164,7 +165,8 @@ class TableCommitter:
         query = _query_id(frame) if self._run is None else self._run
         table = self._table
         self._check_history(written)
-        report = _report(written, time.monotonic() - started)
+        newest = newest_s(written, self._job.value)
+        report = _report(written, time.monotonic() - started, newest)
         # Whether it was a replay, Spark's last batch again, shows in the offsets.
         replayed = bool(written) and not delta.commit_batch(table, query, batch, written, self._checked, report)
         if replayed:
@@ -188,7 +190,7 @@ class TableCommitter:
                     offsets=ends,
                     seconds=time.monotonic() - started,
                     behind=self._behind(ends),
-                    freshness_s=_freshness_s(written),
+                    freshness_s=None if newest is None else time.time() - newest,
                     new_fields=tuple(sorted({name for each in written for name in each.new_fields})),
                 )
             )
@@ -210,23 +212,19 @@ def offsets_behind(cluster: BlockingCluster, places: Mapping[TopicPartition, int
     return sum(max(0, last[each] - place) for each, place in places.items())
 
 
-def newest_s(written: Sequence[delta.WrittenRange]) -> float | None:
+def newest_s(written: Sequence[delta.WrittenRange], value: ValueFormat) -> float | None:
     """The timestamp of the newest record, in seconds since 1970; None where the table has no timestamps."""
+    # A field of JSON values may be called timestamp, too.
+    name = "_timestamp" if value is ValueFormat.JSON else "timestamp"
     newest = [
         datetime.datetime.fromisoformat(found)
         for each in written
-        for name in ("timestamp", "_timestamp")
         if (found := json.loads(each.statistics).get("maxValues", {}).get(name))
     ]
     return max(newest).timestamp() if newest else None
 
 
-def _freshness_s(written: Sequence[delta.WrittenRange]) -> float | None:
-    newest = newest_s(written)
-    return None if newest is None else time.time() - newest
-
-
-def _report(written: Sequence[delta.WrittenRange], seconds: float) -> dict[str, Any]:
+def _report(written: Sequence[delta.WrittenRange], seconds: float, newest: float | None) -> dict[str, Any]:
     """What the table's history says of a batch."""
     return {
         "rows": sum(each.rows for each in written),
@@ -235,7 +233,7 @@ def _report(written: Sequence[delta.WrittenRange], seconds: float) -> dict[str, 
         "files": sum(1 for each in written if each.path),
         "seconds": round(seconds, 3),
         "new_fields": sorted({name for each in written for name in each.new_fields}),
-        "newest_s": newest_s(written),
+        "newest_s": newest,
     }
 
 

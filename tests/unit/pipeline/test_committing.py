@@ -1,0 +1,67 @@
+"""The commits of a table job, without Spark and without brokers: what is told of a batch."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyspark_tidelog.offsets import OffsetRange
+from tidelog.client.errors import ClientError
+from tidelog.pipeline import delta
+from tidelog.pipeline.committing import BatchDone, TableCommitter
+from tidelog.pipeline.job import TableJob
+from tidelog.pipeline.parquet import RangeWriter
+from tidelog.pipeline.shape import TableShape, ValueFormat
+
+pytestmark = [pytest.mark.row("R38")]
+
+AN_HOUR_AGO = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
+
+
+class NoBrokers:
+    """A cluster of which nothing answers."""
+
+    routing = None
+
+    def run(self, *arguments: Any, **named: Any) -> Any:
+        raise ClientError("nothing answers")
+
+    offsets = run
+
+
+def committed(path: Path, value: ValueFormat, row: dict[str, Any], schema: pa.Schema) -> BatchDone:
+    """What is told of a batch of one row."""
+    told: list[BatchDone] = []
+    table = delta.open_table(str(path), schema, description="")
+    cluster: Any = NoBrokers()
+    committer = TableCommitter(TableJob("b:1", "t", str(path), value), table, cluster, {}, told.append, run="r")
+    writer = RangeWriter(str(path), TableShape(value, schema), OffsetRange("t", 0, 0, 1, "id"))
+    writer.add(pa.RecordBatch.from_pylist([row], schema=schema))
+    committer.refresh()
+    committer.take(None, 0, [writer.finish()], time.monotonic())  # type: ignore[arg-type]  # Of the frame nothing is asked.
+    return told[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        (pa.int64(), 1_700_000_000_000),
+        (pa.string(), "soon"),
+        (pa.timestamp("us"), datetime.datetime(2020, 1, 1)),
+        (pa.timestamp("us", "UTC"), datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)),
+    ],
+    ids=["number", "text", "local time", "time"],
+)
+def test_a_field_of_the_values_is_no_age_of_records(tmp_path: Path, kind: pa.DataType, field: Any) -> None:
+    """JSON values may have one called timestamp, of any type: the record's own column is `_timestamp`."""
+    own = pa.field("_timestamp", pa.timestamp("us", "UTC"))
+    row = {"timestamp": field, "_timestamp": AN_HOUR_AGO}
+    done = committed(tmp_path / "both", ValueFormat.JSON, row, pa.schema([pa.field("timestamp", kind), own]))
+    assert done.freshness_s == pytest.approx(3600, abs=600)
+    done = committed(tmp_path / "field", ValueFormat.JSON, row, pa.schema([pa.field("timestamp", kind)]))
+    assert done.freshness_s is None
