@@ -11,7 +11,7 @@ the parser fails all the same, what may have the fault that it tells of is set a
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -212,7 +212,7 @@ def _parse_bulk(values: pa.BinaryArray, schema: pa.Schema) -> pa.RecordBatch | s
     if table.num_rows != len(values):
         return "another number of rows"
     batch = pa.RecordBatch.from_arrays([_single(table.column(name)) for name in schema.names], schema=schema)
-    if any(_holds_decimals(each.type) for each in schema):
+    if any(_holds(each.type, pa.types.is_decimal) for each in schema):
         try:
             batch.validate(full=True)  # The parser takes decimals with more digits than their type has.
         except pa.ArrowInvalid as error:
@@ -220,9 +220,14 @@ def _parse_bulk(values: pa.BinaryArray, schema: pa.Schema) -> pa.RecordBatch | s
     return batch
 
 
-def _holds_decimals(kind: pa.DataType) -> bool:
-    parts = [kind.field(place).type for place in range(kind.num_fields)]
-    return pa.types.is_decimal(kind) or any(map(_holds_decimals, parts))
+def can_be_parsed(kind: pa.DataType) -> bool:
+    """Whether values may have a field of this type: Arrow's parser has no maps."""
+    return not _holds(kind, pa.types.is_map)
+
+
+def _holds(kind: pa.DataType, is_one: Callable[[pa.DataType], bool]) -> bool:
+    """Whether a type is one of these, or one is within it."""
+    return is_one(kind) or any(_holds(kind.field(place).type, is_one) for place in range(kind.num_fields))
 
 
 def _with_those_aside(

@@ -39,7 +39,7 @@ from tidelog.pipeline.connect import RemoteCommitter, TableFollower
 from tidelog.pipeline.errors import PipelineError, TableMismatch
 from tidelog.pipeline.history import Contradiction, check_topic, find_contradiction, forget_outdated, rewind, rewinds
 from tidelog.pipeline.job import TableJob, source_options
-from tidelog.pipeline.json_values import infer_schema
+from tidelog.pipeline.json_values import can_be_parsed, infer_schema
 from tidelog.pipeline.several import (
     Commit,
     SharedAttendant,
@@ -324,7 +324,8 @@ def _value_schema(job: TableJob, options: SourceOptions, cluster: BlockingCluste
         return job.value_schema
     if DeltaTable.is_deltatable(job.table_path):
         known = {*METADATA, UNPARSED, REASON}
-        return pa.schema([each for each in delta.table_schema(DeltaTable(job.table_path)) if each.name not in known])
+        columns = delta.table_schema(DeltaTable(job.table_path))
+        return pa.schema([each for each in columns if each.name not in known and can_be_parsed(each.type)])
     return infer_schema(sample_values(cluster, options, found), skips_bad=job.bad_records is BadRecords.KEEP)
 
 

@@ -18,10 +18,12 @@ from tests.amount import thorough
 from tests.unit.pyspark_tidelog.spark_fixtures import BASE_TIMESTAMP, Broker
 
 from tidelog import cli
+from tidelog.pipeline import delta
 from tidelog.pipeline.errors import PipelineError, TableMismatch, UnparsableRecord
+from tidelog.pipeline.json_values import parse_values
 from tidelog.pipeline.reading import read_delta
-from tidelog.pipeline.shape import BadRecords, ValueFormat, raw_shape
-from tidelog.pipeline.table import BatchDone, TableJob, TableRun, start_table, start_tables
+from tidelog.pipeline.shape import BadRecords, ValueFormat, json_shape, raw_shape
+from tidelog.pipeline.table import BatchDone, TableJob, TableRun, _shape, start_table, start_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -432,3 +434,16 @@ def test_an_error_of_another_making_is_not_its_own_cause(tmp_path: Path) -> None
     with pytest.raises(RuntimeError, match="No module named") as failure:
         ended.wait()
     assert failure.value.__cause__ is None
+
+
+def test_columns_that_json_values_cannot_fill_are_left_to_the_user(tmp_path: Path) -> None:
+    """A table may have maps of the user's, also within structs: Arrow's parser has none, and would take no value."""
+    a_map = pa.map_(pa.string(), pa.int64())
+    own = [pa.field("m", a_map), pa.field("ms", pa.list_(pa.struct([("m", a_map)])))]
+    before = json_shape(pa.schema([("a", pa.int64())])).schema
+    table = delta.open_table(str(tmp_path), pa.schema([*before, *own]), description="")
+    nothing: Any = None
+    shape = _shape(TableJob("b:1", "t", str(tmp_path), ValueFormat.JSON), nothing, nothing, nothing)
+    assert shape.value_schema == pa.schema([("a", pa.int64())])
+    assert parse_values(pa.array([b'{"a": 1, "m": {"x": 1}}'], pa.binary()), shape.value_schema)[1] == {}
+    assert delta.open_table(str(tmp_path), shape.schema, description="").version() == table.version()
