@@ -33,6 +33,8 @@ logger: Final = logging.getLogger(__name__)
 ROW_GROUP_BYTES: Final = 64 << 20
 """Decoded bytes in a row group: large ones compress and scan well, and this is what a task holds in memory."""
 _COMPRESSION: Final = "snappy"
+_TOPIC_SHOWN_MAX: Final = 128
+"""Characters of a topic in its files' names, which have 255 bytes at most."""
 _DELTA_ENCODED: Final = frozenset({"offset", "timestamp", "_offset", "_timestamp"})
 """Columns that count upwards: DELTA_BINARY_PACKED makes them a fraction of their size, without a dictionary."""
 
@@ -128,9 +130,8 @@ class RangeWriter:
         self._range = offset_range
         self._shape = shape
         self._filesystem, self._root = _filesystem(table_path)
-        self._name = (
-            f"part-{offset_range.topic}-{offset_range.partition:05d}-{offset_range.start:020d}-{uuid.uuid4()}.parquet"
-        )
+        topic = offset_range.topic[:_TOPIC_SHOWN_MAX]
+        self._name = f"part-{topic}-{offset_range.partition:05d}-{offset_range.start:020d}-{uuid.uuid4()}.parquet"
         self._writer: pq.ParquetWriter | None = None
         self._is_begun = False
         """Whether there may be a file."""

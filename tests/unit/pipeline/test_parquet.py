@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pyspark_tidelog.offsets import OffsetRange
+from tidelog.model.topics import MAX_TOPIC_NAME_LENGTH
 from tidelog.pipeline import delta
 from tidelog.pipeline.parquet import RangeWriter
 from tidelog.pipeline.shape import TableShape, ValueFormat, raw_shape
@@ -76,3 +77,11 @@ def test_fields_of_values_have_any_type_whatever_their_name(tmp_path: Path, kind
     writer = RangeWriter(str(tmp_path), TableShape(ValueFormat.JSON, schema), OffsetRange("t", 0, 0, 1, "id"))
     writer.add(pa.RecordBatch.from_pylist([row], schema=schema))
     assert pq.read_table(tmp_path / writer.finish().path).to_pylist() == [row]
+
+
+def test_a_topic_of_a_long_name_becomes_files(tmp_path: Path) -> None:
+    """Topics have up to 249 characters, and names of files 255 bytes in all."""
+    shape = raw_shape(["offset"])
+    writer = RangeWriter(str(tmp_path), shape, OffsetRange("t" * MAX_TOPIC_NAME_LENGTH, 0, 7, 8))
+    writer.add(pa.RecordBatch.from_pylist([{"offset": 7}], schema=shape.schema))
+    assert pq.read_table(tmp_path / writer.finish().path).to_pylist() == [{"offset": 7}]
