@@ -75,7 +75,7 @@ class TableShape:
         """The columns of the source that the table needs; the value too, whenever something is parsed out of it."""
         if self.value is not ValueFormat.JSON:
             names = [name for name in self.schema.names if name not in (UNPARSED, REASON)]
-            return tuple(names) if self.bad_records is BadRecords.FAIL or "value" in names else (*names, "value")
+            return tuple(names) if self.value is ValueFormat.RAW or "value" in names else (*names, "value")
         return (*(METADATA[name] for name in self.schema.names if name in METADATA), "value")
 
     def to_text(self) -> str:

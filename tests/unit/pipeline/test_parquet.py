@@ -14,12 +14,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from tests.unit.pyspark_tidelog.spark_fixtures import Broker
 
 from pyspark_tidelog.offsets import OffsetRange
+from pyspark_tidelog.options import parse_options
 from tidelog.model.topics import MAX_TOPIC_NAME_LENGTH
 from tidelog.pipeline import delta
-from tidelog.pipeline.parquet import RangeWriter
-from tidelog.pipeline.shape import TableShape, ValueFormat, raw_shape
+from tidelog.pipeline.parquet import RangeWriter, write_range
+from tidelog.pipeline.shape import TableShape, ValueFormat, raw_shape, text_shape
 
 
 def test_timestamps_beyond_pythons_years_have_no_bounds(tmp_path: Path) -> None:
@@ -85,3 +87,13 @@ def test_a_topic_of_a_long_name_becomes_files(tmp_path: Path) -> None:
     writer = RangeWriter(str(tmp_path), shape, OffsetRange("t" * MAX_TOPIC_NAME_LENGTH, 0, 7, 8))
     writer.add(pa.RecordBatch.from_pylist([{"offset": 7}], schema=shape.schema))
     assert pq.read_table(tmp_path / writer.finish().path).to_pylist() == [{"offset": 7}]
+
+
+def test_text_is_told_from_other_bytes_also_where_the_table_has_no_value(broker: Broker, tmp_path: Path) -> None:
+    """Values are looked at in each table of text, and are in none that has no such column."""
+    topic = broker.topic()
+    broker.produce(topic, [b"x", b"y"])
+    options = parse_options(broker.options(topic), streaming=True)
+    written = write_range(options, OffsetRange(topic, 0, 0, 2), str(tmp_path), text_shape(["offset", "key"]))
+    rows = pq.read_table(tmp_path / written.path).to_pylist()
+    assert rows == [{"offset": 0, "key": b"k0"}, {"offset": 1, "key": b"k1"}]
