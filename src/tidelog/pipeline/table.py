@@ -205,7 +205,7 @@ class _Opening:
         """Where a query without a checkpoint begins, as its options say it: the ends may move until Spark asks."""
         partitions, everywhere = self.found.partitions, self.options.starting.everywhere
         if self.stands:
-            return {each: self.stands.get(each, EARLIEST) for each in partitions}
+            return {each: self.starts.get(each, EARLIEST) for each in partitions}
         if everywhere is None or self.options.starting.by_timestamp:
             return self.starts
         return dict.fromkeys(partitions, everywhere)
@@ -226,9 +226,17 @@ def _open(job: TableJob, undone: ExitStack) -> _Opening:
     check_topic(table, job.topic, topic_id, fail_on_data_loss=parsed.fail_on_data_loss)
     stands = delta.next_offsets(table, found.partitions, topic_id)
     ends = latest_offsets(cluster, parsed, found.partitions)
-    starts = stands or starting_offsets(cluster, parsed, found)
+    starts = _given_offsets(parsed, found) | stands if stands else starting_offsets(cluster, parsed, found)
     backlog = sum(max(0, end - starts.get(each, 0)) for each, end in ends.items())
     return _Opening(job, parsed, cluster, found, shape, table, stands, starts, backlog)
+
+
+def _given_offsets(options: SourceOptions, found: Partitions) -> dict[TopicPartition, int]:
+    """What the options say in numbers: it holds for a partition of which the table has no record yet, too."""
+    if options.starting.by_timestamp:
+        return {}
+    given = options.starting.each
+    return {each: given[each] for each in found.partitions if given.get(each, EARLIEST) >= 0}
 
 
 def _start_one(spark: "SparkSession", opening: _Opening, on_batch: Callable[[BatchDone], None] | None) -> TableRun:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ from tests.unit.pipeline.ranges import written_range
 from tests.unit.pyspark_tidelog.spark_fixtures import Broker
 
 from pyspark_tidelog.errors import DataLoss
+from pyspark_tidelog.options import EARLIEST
 from tidelog import cli
+from tidelog.model.identifiers import format_topic_id
 from tidelog.pipeline import delta
 from tidelog.pipeline.delta import WrittenRange
 from tidelog.pipeline.errors import PipelineError
@@ -25,7 +29,7 @@ from tidelog.pipeline.several import (
     checkpoint_of_run,
 )
 from tidelog.pipeline.shape import raw_shape
-from tidelog.pipeline.table import start_tables
+from tidelog.pipeline.table import _open, start_tables
 
 pytestmark = [pytest.mark.row("R38")]
 
@@ -114,6 +118,22 @@ def test_a_run_does_not_begin_on_a_topic_that_was_made_again(broker: Broker, tmp
     for jobs in ([job], [job, replace(job, topic=other, path=str(tmp_path / "o"))]):
         with pytest.raises(DataLoss, match=rf"topic {topic} was deleted and created again .*its id was old"):
             start_tables(spark, jobs)
+
+
+def test_a_partition_without_records_begins_where_the_options_say(broker: Broker, tmp_path: Path) -> None:
+    """In a later run, too; one that they do not know begins at its beginning."""
+    topic = broker.topic(3)
+    for partition in range(3):
+        broker.produce(topic, [b"x"] * 5, partition=partition)
+    places = json.dumps({topic: {"0": 3, "1": 5}})
+    job = TableJob(broker.bootstrap, topic, str(tmp_path / "t"), starting_offsets=places, once=True)
+    table = delta.open_table(job.path, raw_shape(None).schema, description="")
+    topic_id = format_topic_id(broker.client.topics([topic])[topic].topic_id)
+    assert delta.commit_batch(table, "q", 0, [written_range(topic, 3, 5, topic_id)], 0, {})
+    with ExitStack() as opened:
+        opening = _open(job, opened)
+        assert opening.begins_at == {(topic, 0): 5, (topic, 1): 5, (topic, 2): EARLIEST}
+        assert opening.backlog == 5
 
 
 def test_each_run_has_a_checkpoint_of_its_own() -> None:
