@@ -151,6 +151,12 @@ def check_topic(table: DeltaTable, topic: str, topic_id: str, *, fail_on_data_lo
         )
 
 
+def had_another_topic(table: DeltaTable, topic: str, topic_id: str) -> bool:
+    """Whether the table has taken records of another topic of that name, as far back as its history goes."""
+    known = (json.loads(each.get(TOPIC_IDS, "{}")).get(topic, "") for each in table.history())
+    return bool(topic_id) and any(each not in ("", topic_id) for each in known)
+
+
 def forget_outdated(checkpoint: Path, table: DeltaTable, topic: str) -> None:
     """Removes the checkpoint inside a local table where another query has gone on with the table since.
 

@@ -27,7 +27,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from pyspark_tidelog.offsets import OffsetRange
-from pyspark_tidelog.options import EARLIEST, SourceOptions, parse_options
+from pyspark_tidelog.options import EARLIEST, OffsetsAt, SourceOptions, parse_options
 from pyspark_tidelog.planning import Partitions, latest_offsets, open_cluster, required_partitions, starting_offsets
 from pyspark_tidelog.progress import PUBLISHED_AGAIN_S
 from pyspark_tidelog.reading import read_columns
@@ -37,7 +37,15 @@ from tidelog.pipeline import delta
 from tidelog.pipeline.committing import Attendant, BatchDone, TableCommitter
 from tidelog.pipeline.connect import RemoteCommitter, TableFollower
 from tidelog.pipeline.errors import PipelineError, TableMismatch
-from tidelog.pipeline.history import Contradiction, check_topic, find_contradiction, forget_outdated, rewind, rewinds
+from tidelog.pipeline.history import (
+    Contradiction,
+    check_topic,
+    find_contradiction,
+    forget_outdated,
+    had_another_topic,
+    rewind,
+    rewinds,
+)
 from tidelog.pipeline.job import TableJob, source_options
 from tidelog.pipeline.json_values import can_be_parsed, infer_schema
 from tidelog.pipeline.several import (
@@ -67,6 +75,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchDone", "TableJob", "TableRun", "rewind_table", "start_table", "start_tables"]
 
+FROM_BEGINNING: Final = OffsetsAt("startingOffsets", everywhere=EARLIEST)
 SAMPLE_RECORDS: Final = 1_000
 """Records a partition that columns are inferred from."""
 STOP_PATIENCE_S: Final = 30.0
@@ -226,6 +235,10 @@ def _open(job: TableJob, undone: ExitStack) -> _Opening:
     check_topic(table, job.topic, topic_id, fail_on_data_loss=parsed.fail_on_data_loss)
     stands = delta.next_offsets(table, found.partitions, topic_id)
     ends = latest_offsets(cluster, parsed, found.partitions)
+    begins_elsewhere = parsed.starting != FROM_BEGINNING and len(stands) < len(found.partitions)
+    if begins_elsewhere and had_another_topic(table, job.topic, topic_id):
+        # Where to begin was said of that one: this one is taken from its beginning.
+        parsed = replace(parsed, starting=FROM_BEGINNING)
     starts = _given_offsets(parsed, found) | stands if stands else starting_offsets(cluster, parsed, found)
     backlog = sum(max(0, end - starts.get(each, 0)) for each, end in ends.items())
     return _Opening(job, parsed, cluster, found, shape, table, stands, starts, backlog)
@@ -245,12 +258,18 @@ def _start_one(spark: "SparkSession", opening: _Opening, on_batch: Callable[[Bat
     if job.checkpoint is None and "://" not in job.path and not is_connect(spark):
         forget_outdated(Path(checkpoint), opening.table, job.topic)
     attendant, commit = _attended(spark, opening, uuid.uuid4().hex, on_batch)
-    options = source_options(job)
-    if opening.stands:
-        # Heeded by a query without a checkpoint only: it goes on where the table stands.
-        options = _starting_at(options, opening.begins_at)
-    query = _start_query(spark, [opening], options, commit, checkpoint)
+    query = _start_query(spark, [opening], _options_of(opening), commit, checkpoint)
     return TableRun(job, query, attendant, opening.shape, opening.backlog)
+
+
+def _options_of(opening: _Opening) -> dict[str, str]:
+    """Where to begin is heeded by a query without a checkpoint only: it goes on where the table stands."""
+    options = source_options(opening.job)
+    if opening.stands:
+        return _starting_at(options, opening.begins_at)
+    if opening.options.starting == FROM_BEGINNING:
+        return _without_start(options) | {"startingOffsets": "earliest"}
+    return options
 
 
 def _start_several(
@@ -305,8 +324,11 @@ def _starting_at(options: Mapping[str, str], places: Mapping[TopicPartition, int
     offsets: dict[str, dict[str, int]] = {}
     for each, offset in sorted(places.items()):
         offsets.setdefault(each.topic, {})[str(each.partition)] = offset
-    kept = {name: value for name, value in options.items() if not name.lower().startswith("starting")}
-    return kept | {"startingOffsets": json.dumps(offsets)}
+    return _without_start(options) | {"startingOffsets": json.dumps(offsets)}
+
+
+def _without_start(options: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in options.items() if not name.lower().startswith("starting")}
 
 
 def _shape(job: TableJob, options: SourceOptions, cluster: BlockingCluster, found: Partitions) -> TableShape:

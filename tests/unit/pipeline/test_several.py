@@ -14,7 +14,8 @@ from tests.unit.pipeline.ranges import written_range
 from tests.unit.pyspark_tidelog.spark_fixtures import Broker
 
 from pyspark_tidelog.errors import DataLoss
-from pyspark_tidelog.options import EARLIEST
+from pyspark_tidelog.offsets import Position
+from pyspark_tidelog.options import EARLIEST, parse_options
 from tidelog import cli
 from tidelog.model.identifiers import format_topic_id
 from tidelog.pipeline import delta
@@ -29,7 +30,8 @@ from tidelog.pipeline.several import (
     checkpoint_of_run,
 )
 from tidelog.pipeline.shape import raw_shape
-from tidelog.pipeline.table import _open, start_tables
+from tidelog.pipeline.table import _open, _options_of, start_tables
+from tidelog.pipeline.table_files import TableFilesReader
 
 pytestmark = [pytest.mark.row("R38")]
 
@@ -118,6 +120,30 @@ def test_a_run_does_not_begin_on_a_topic_that_was_made_again(broker: Broker, tmp
     for jobs in ([job], [job, replace(job, topic=other, path=str(tmp_path / "o"))]):
         with pytest.raises(DataLoss, match=rf"topic {topic} was deleted and created again .*its id was old"):
             start_tables(spark, jobs)
+
+
+@pytest.mark.parametrize("places", ["latest", '{"%s": {"0": 4, "1": 4}}'])
+def test_a_topic_that_was_made_again_is_taken_from_its_beginning(broker: Broker, tmp_path: Path, places: str) -> None:
+    """Where that may be: what the options say was said of the other topic."""
+    topic = broker.topic(2)
+    broker.produce(topic, [b"x"] * 5)
+    at = places % topic if "%s" in places else places
+    may_lose = {"failOnDataLoss": "false"}
+    job = TableJob(
+        broker.bootstrap, topic, str(tmp_path / "t"), starting_offsets=at, once=True, source_options=may_lose
+    )
+    table = delta.open_table(job.path, raw_shape(None).schema, description="")
+    assert delta.commit_batch(table, "q", 0, [written_range(topic, 0, 4, "old")], 0, {})
+    with ExitStack() as opened:
+        opening = _open(job, opened)
+        assert opening.begins_at == {(topic, 0): EARLIEST, (topic, 1): EARLIEST}
+        assert opening.backlog == 5
+        reader = TableFilesReader(parse_options(_options_of(opening), streaming=True), {})
+        opened.callback(reader.stop)
+        assert Position.from_json(reader.initialOffset()).offsets == {(topic, 0): 0, (topic, 1): 0}
+    assert delta.commit_batch(table, "q", 1, [written_range(topic, 0, 5, opening.found.topic_ids[topic])], 1, {})
+    with ExitStack() as opened:
+        assert _open(job, opened).begins_at == {(topic, 0): 5, (topic, 1): EARLIEST}
 
 
 def test_a_partition_without_records_begins_where_the_options_say(broker: Broker, tmp_path: Path) -> None:
