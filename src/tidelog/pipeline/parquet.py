@@ -172,7 +172,7 @@ class RangeWriter:
                 self._close_in_vain(self._writer)
             self._filesystem.delete_file(f"{self._root}/{self._name}")
         except OSError as error:
-            logger.warning("file_left: table=%s file=%s reason=%s", self._root, self._name, in_one_line(error))
+            _log_left(self._root, self._name, error)
 
     @staticmethod
     def _close_in_vain(writer: pq.ParquetWriter) -> None:
@@ -246,10 +246,17 @@ def write_range(options: SourceOptions, offset_range: OffsetRange, table_path: s
 
 
 def remove_files(table_path: str, names: Sequence[str]) -> None:
-    """Removes files that no version of the table has."""
+    """Removes files that no version of the table has; those that its place does not let go are the vacuum's."""
     filesystem, root = _filesystem(table_path)
     for name in names:
-        filesystem.delete_file(f"{root}/{name}")
+        try:
+            filesystem.delete_file(f"{root}/{name}")
+        except OSError as error:
+            _log_left(root, name, error)
+
+
+def _log_left(root: str, name: str, error: OSError) -> None:
+    logger.warning("file_left: table=%s file=%s reason=%s", root, name, in_one_line(error))
 
 
 def _filesystem(path: str) -> tuple[pyarrow.fs.FileSystem, str]:

@@ -14,6 +14,7 @@ from pyspark_tidelog.offsets import OffsetRange
 from tidelog.client.errors import ClientError
 from tidelog.pipeline import delta
 from tidelog.pipeline.committing import BatchDone, TableCommitter
+from tidelog.pipeline.delta import WrittenRange
 from tidelog.pipeline.job import TableJob
 from tidelog.pipeline.parquet import RangeWriter
 from tidelog.pipeline.shape import TableShape, ValueFormat
@@ -65,3 +66,17 @@ def test_a_field_of_the_values_is_no_age_of_records(tmp_path: Path, kind: pa.Dat
     assert done.freshness_s == pytest.approx(3600, abs=600)
     done = committed(tmp_path / "field", ValueFormat.JSON, row, pa.schema([pa.field("timestamp", kind)]))
     assert done.freshness_s is None
+
+
+def test_files_that_cannot_be_removed_are_left(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A batch that the table has already is done: that its place takes no removals, as some buckets, stops no job."""
+    told: list[BatchDone] = []
+    table = delta.open_table(str(tmp_path), pa.schema([("offset", pa.int64())]), description="")
+    cluster: Any = NoBrokers()
+    committer = TableCommitter(TableJob("b:1", "t", str(tmp_path)), table, cluster, {}, told.append, run="r")
+    written = [WrittenRange(OffsetRange("t", 0, 0, 9, "id"), f"{number}.parquet", 1, 9, "{}", 0) for number in range(2)]
+    for each in written:
+        committer.refresh()
+        committer.take(None, 0, [each], time.monotonic())  # type: ignore[arg-type]  # Of the frame nothing is asked.
+    assert [each.replayed for each in told] == [False, True]
+    assert "1.parquet" in caplog.text
