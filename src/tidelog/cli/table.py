@@ -201,7 +201,7 @@ def _pairs(arguments: Sequence[str]) -> dict[str, str]:
 
 def _secured() -> dict[str, str]:
     """What --command-config says of security, as options of the source."""
-    of_security = ("security.", "ssl.", "sasl.")
+    of_security = ("security.", "ssl.", "sasl.", "https.")
     return {f"kafka.{name}": value for name, value in command_properties().items() if name.startswith(of_security)}
 
 

@@ -17,6 +17,7 @@ from pyspark_tidelog.errors import DataLoss
 from pyspark_tidelog.offsets import Position
 from pyspark_tidelog.options import EARLIEST, parse_options
 from tidelog import cli
+from tidelog.cli.table import _secured
 from tidelog.model.identifiers import format_topic_id
 from tidelog.pipeline import delta
 from tidelog.pipeline.delta import WrittenRange
@@ -183,3 +184,15 @@ def test_what_the_command_takes(arguments: list[str], message: str, capsys: pyte
     """Pairs, each topic once; columns are a table's own."""
     assert cli.run(["table", *arguments, "--once"]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_what_secures_a_command_secures_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it: by which CAs an issuer of tokens is trusted, too."""
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SASL_SSL\nhttps.ca.location=/ca.pem\nssl.ca.location=/b.pem\nclient.id=me\n")
+    monkeypatch.setenv("TIDELOG_COMMAND_CONFIG", str(file))
+    assert _secured() == {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.https.ca.location": "/ca.pem",
+        "kafka.ssl.ca.location": "/b.pem",
+    }
