@@ -350,6 +350,9 @@ def shut_down(turn: ControllerTurn, request: ControlledShutdown) -> list[TopicPa
             turn.tell.stop(leaving, topic_partition, delete=False)
     for topic_partition, image in [item for item in held if item[1].leader != leaving]:
         turn.tell.stop(leaving, topic_partition, delete=False)
+        if image.leader == NO_LEADER or topic_partition in state.in_doubt:
+            # It may have what no other member has: it is waited for as if it had died (`remove_replicas`).
+            continue
         isr = [id for id in image.isr if id != leaving]
         if leaving in image.isr and isr:
             turn.write_state(topic_partition, image.leader, isr)

@@ -135,6 +135,21 @@ def test_a_reassignment_does_not_end_a_doubt() -> None:
     assert cluster.state == before
 
 
+def test_a_member_that_shuts_down_meanwhile_is_still_compared() -> None:
+    """Its broker is started once more during the wait: what its log has kept counts as before."""
+    cluster = Booted([0, 1, 2])
+    cluster.booted(0, 1, 2)
+    cluster.restart_all(0)
+    cluster.log_end(0, 95)
+    assert cluster.ask(ControlledShutdown(BrokerId(0), cluster.brokers[BrokerId(0)].epoch)) == []
+    assert cluster.state == (-1, (0, 1, 2))
+    cluster.live()
+    cluster.come(0, 1, 2)
+    for id, end in ((0, 95), (1, 70), (2, 80)):
+        cluster.log_end(id, end)
+    assert cluster.state == (0, (0,))
+
+
 def test_members_with_equal_logs_stay_in_sync() -> None:
     """Nothing was lost, or all have lost the same: the first of the assignment leads."""
     cluster = Booted([2, 0, 1])
@@ -527,6 +542,11 @@ class TestSessionsThatOutliveTheirBrokers:
         """One that stayed does."""
         assert bounced.ask(ControlledShutdown(BrokerId(0), bounced.brokers[BrokerId(0)].epoch)) == []
         assert bounced.state == (2, (2,))
+
+    def test_a_member_that_stops_in_a_doubt_stays_in_the_isr(self, cluster: Booted) -> None:
+        """The leader may be dead: then the one that stops has what the first one back has not."""
+        assert cluster.ask(ControlledShutdown(BrokerId(2), cluster.brokers[BrokerId(2)].epoch)) == []
+        assert cluster.state == (1, (1, 0, 2))
 
     def test_brokers_hear_that_a_member_is_back(self) -> None:
         """It never left the ISR; all others have shown clients its replica as offline."""
