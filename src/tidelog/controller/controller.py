@@ -149,6 +149,7 @@ class Controller:
             case Submitted():
                 self._serve(turn, event)
             case Elected():
+                self._deletions.unmark(turn)
                 give_ids(turn, list(self._state.image.topics))
                 begin(turn)
                 complete_topics(turn, list(self._state.image.topics))

@@ -67,19 +67,23 @@ class Deletions:
 
     def mark(self, turn: ControllerTurn, event: DeletionsRequested) -> None:
         """Takes over marks that a tool set; those of unknown topics, or while deletion is disabled, are wiped away."""
-        marked = list(event.topics)
-        for name in marked:
+        for name in event.topics:
             turn.state.replay(NodeRead(delete_topic_path(name), None, 0, czxid=event.czxids.get(name, UNKNOWN_ZXID)))
-        refused = [name for name in marked if name not in turn.state.image.topics]
-        if not turn.settings.delete_topic_enable:
-            refused = marked
-        for name in refused:
-            turn.write(Delete(delete_topic_path(name), czxid=turn.state.deleting[name]))
-        self._start(turn, [name for name in marked if name not in refused])
+        self._unmark(turn, event.topics)
+        self._start(turn, [name for name in event.topics if name in turn.state.deleting])
+
+    def unmark(self, turn: ControllerTurn) -> None:
+        """What a new controller does before it looks at topics: those that stay are led like all others."""
+        self._unmark(turn, list(turn.state.deleting))
+
+    def _unmark(self, turn: ControllerTurn, names: Iterable[str]) -> None:
+        for name in names:
+            if not turn.settings.delete_topic_enable or name not in turn.state.image.topics:
+                turn.write(Delete(delete_topic_path(name), czxid=turn.state.deleting[name]))
 
     def resume(self, turn: ControllerTurn) -> None:
         """What a new controller does: continues with every topic that is marked."""
-        self.mark(turn, DeletionsRequested(list(turn.state.deleting), dict(turn.state.deleting)))
+        self._start(turn, list(turn.state.deleting))
 
     def broker_came(self, turn: ControllerTurn, broker_ids: Iterable[BrokerId]) -> None:
         """Stops the replicas of brokers that were away."""

@@ -132,6 +132,19 @@ def test_a_cluster_that_forbids_deletion() -> None:
 
 
 @pytest.mark.row("R08")
+def test_a_forbidden_deletion_does_not_keep_a_new_controller_from_the_topic() -> None:
+    """A tool has marked it while there was no controller: it is led by a member of its ISR that lives, as any other."""
+    cluster = cluster_with([1, 2], settings=ControllerSettings(delete_topic_enable=False))
+    cluster.tree.transact(1, [Create("/admin/delete_topics/t")], 0)
+    del cluster.brokers[BrokerId(1)]
+    cluster.term(2)
+    assert "/admin/delete_topics/t" not in cluster.tree.paths()
+    assert (cluster.partition("t").leader, cluster.partition("t").isr) == (2, (2,))
+    [topic] = cluster.sent("LeaderAndIsrRequest")[2].topic_states
+    assert topic.topic_name == "t"
+
+
+@pytest.mark.row("R08")
 def test_an_old_tools_mark_is_carried_out_and_an_unknown_one_wiped_away() -> None:
     """/admin/delete_topics/T written from outside."""
     cluster = cluster_with([0])
