@@ -147,12 +147,14 @@ class Announcements:
         topics: list[messages.UpdateMetadataRequest.UpdateMetadataTopicState],
         brokers: list[messages.UpdateMetadataRequest.UpdateMetadataBroker],
     ) -> Send:
+        # To brokers a topic that is not named among all is deleted, with the offsets that groups have committed.
+        is_complete = broker_id in self._newcomers and not self._state.has_unreadable_topics
         message = messages.UpdateMetadataRequest(
             controller_id=self._state.image.controller_id,
             controller_epoch=self._state.image.controller_epoch,
             broker_epoch=self._state.image.brokers[broker_id].epoch,
             # It may know topics that were deleted while it was not registered.
-            type=FULL_UPDATE if broker_id in self._newcomers else UNKNOWN_TYPE,
+            type=FULL_UPDATE if is_complete else UNKNOWN_TYPE,
             topic_states=topics,
             live_brokers=brokers,
         )

@@ -230,6 +230,11 @@ class ControllerState:
         """Whether the partition was led, but its state cannot be read: it is left alone until its node is mended."""
         return bool(self.malformed) and state_path(*topic_partition) in self.malformed
 
+    @property
+    def has_unreadable_topics(self) -> bool:
+        """Whether topics that were led are not known here, since their nodes cannot be read."""
+        return bool(self.malformed) and any(topic_path(path.split("/")[3]) in self.malformed for path in self.orphans)
+
     def partitions_on(self, broker_id: BrokerId) -> Iterator[tuple[TopicPartition, PartitionImage]]:
         """The partitions of which a broker has a replica, in the order in which it got them.
 

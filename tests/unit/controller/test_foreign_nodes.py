@@ -7,6 +7,7 @@ import json
 import pytest
 from tests.unit.controller.harness import SESSION, Cluster, broker
 
+from tidelog.controller.announcements import FULL_UPDATE, UNKNOWN_TYPE
 from tidelog.controller.events import (
     DeletionsRequested,
     Elected,
@@ -156,6 +157,22 @@ def test_a_partition_whose_state_nobody_can_read_is_left_alone() -> None:
     stopped = {TopicPartition("t", index): ErrorCode.NONE for index in (0, 1)}
     cluster.run(ReplicasStopped(BrokerId(0), stopped))
     assert not [path for path in cluster.tree.paths() if path.startswith("/brokers/topics/")]
+
+
+def test_a_topic_whose_node_nobody_can_read_is_not_told_to_be_gone() -> None:
+    """For brokers it would be deleted, and with it what groups have committed. Strangers' nodes do not count."""
+    cluster = Cluster(broker(0), broker(1))
+    cluster.make("t", [0, 1])
+    before, _ = cluster.tree.get("/brokers/topics/t")
+    cluster.tree.transact(1, [Create("/brokers/topics/stranger", b"broken")], 0)
+    cluster.tree.transact(1, [SetData("/brokers/topics/t", b"broken")], 0)
+    cluster.term(2)
+    assert {request.type for request in cluster.sent("UpdateMetadataRequest").values()} == {UNKNOWN_TYPE}
+    cluster.live(broker(0), broker(1, 300))
+    assert {request.type for request in cluster.sent("UpdateMetadataRequest").values()} == {UNKNOWN_TYPE}
+    cluster.tree.transact(1, [SetData("/brokers/topics/t", before)], 0)
+    cluster.term(3)
+    assert {request.type for request in cluster.sent("UpdateMetadataRequest").values()} == {FULL_UPDATE}
 
 
 def test_a_state_that_no_topic_refers_to_goes_with_the_topic() -> None:
