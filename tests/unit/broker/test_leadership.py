@@ -10,6 +10,7 @@ from tests.unit.broker.harness import Broker, topic_id_of
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.orders import leadership
 from tidelog.broker.orders.leadership import LOGS_PER_TURN
+from tidelog.broker.peer import CloseConnection, Peer
 from tidelog.controller.announcements import FULL_UPDATE
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode
@@ -85,6 +86,35 @@ def test_an_order_that_was_given_twice_is_not_carried_out_behind_a_later_one(
         answer.complete(True)
     assert first.done
     assert set(broker.node.metadata.image.topics) == {"old", "new"}
+
+
+def test_an_order_on_a_connection_that_was_given_up_is_not_carried_out(broker: Broker) -> None:
+    """The network has held it back, the controller has repeated it on another connection, and the topic was made anew:
+    by the name alone the old order would delete it."""
+    first, second = (Peer("PLAINTEXT", number, "127.0.0.1", 50_000) for number in (2, 3))
+    broker.peer = first
+    broker.lead("u")
+    broker.peer = second
+    broker.delete("u")
+    broker.lead("u", topic_id=bytes(range(16)))
+    broker.produce("u", [b"a"])
+    broker.peer = first
+    with pytest.raises(CloseConnection):
+        broker.delete("u")
+    assert broker.replica("u").log.log_end_offset == 1
+    broker.peer = second
+    assert broker.delete("u").error_code == ErrorCode.NONE
+
+
+def test_the_connection_of_a_new_controller_may_be_older(broker: Broker) -> None:
+    """It controlled the cluster before, and its connection stands since then."""
+    former, present = (Peer("PLAINTEXT", number, "127.0.0.1", 50_000) for number in (2, 3))
+    broker.peer = former
+    assert errors(broker.lead("u", epoch=2)) == [0]
+    broker.peer = present
+    assert errors(broker.lead("u", epoch=3, leader_epoch=1)) == [0]
+    broker.peer = former
+    assert errors(broker.lead("u", epoch=4, leader_epoch=2)) == [0]
 
 
 def test_orders_for_an_earlier_life_are_refused(broker: Broker) -> None:

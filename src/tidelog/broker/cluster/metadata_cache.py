@@ -68,6 +68,8 @@ class MetadataCache:
         self.confirming: dict[tuple[BrokerId, ControllerEpoch], Deferred[bool]] = {}
         """Controllers that this broker does not know, and the store's answer whether they are that, which orders of
         theirs wait for."""
+        self.orders_connection = 0
+        """The newest connection by which the controller has given orders; 0 where it is this broker."""
         self.refused_addresses: dict[str, None] = {}
         """Addresses that gave orders as if they were the controller: each is logged once."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.peer import CloseConnection
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import BrokerId, ControllerEpoch
 from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
@@ -47,6 +48,10 @@ def require_controller(node: Node, context: RequestContext, request: FromControl
     store, for any client could claim a higher epoch and have the real one refused from then on. An order that comes
     again meanwhile, since its connection has broken, waits for the same answer: the first one must not be carried out
     when a later order has been.
+
+    CloseConnection where the controller has given orders by a newer connection. It gives them one at a time, and
+    repeats by a new connection what was not answered: what still arrives by the former one was held back by the
+    network, and may undo what has been ordered since. A controller that does use it connects again.
     """
     require_broker(node, context)
     known = node.metadata.image
@@ -54,6 +59,9 @@ def require_controller(node: Node, context: RequestContext, request: FromControl
     if request.controller_epoch == known.controller_epoch:
         if request.controller_id != known.controller_id:
             raise _not_the_controller(node, context, request)
+        if 0 < context.connection_id < node.metadata.orders_connection:
+            raise CloseConnection("the controller gives its orders by a newer connection")
+        node.metadata.orders_connection = context.connection_id
         return None
     confirming = node.metadata.confirming
     sender = BrokerId(request.controller_id), ControllerEpoch(request.controller_epoch)
@@ -65,6 +73,7 @@ def require_controller(node: Node, context: RequestContext, request: FromControl
     def judge(is_controller: bool) -> None:
         if not is_controller:
             raise _not_the_controller(node, context, request)
+        node.metadata.orders_connection = context.connection_id
 
     return confirmed.then(judge)
 
