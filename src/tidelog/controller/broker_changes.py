@@ -286,13 +286,22 @@ def _end_doubt(turn: ControllerTurn, topic_partition: TopicPartition) -> None:
 
 
 def fail_replicas(turn: ControllerTurn, event: ReplicasFailed) -> None:
-    """A broker said that these replicas are on a failed log directory: to the rest of the cluster they are gone."""
+    """A broker said that these replicas are on a failed log directory: to the rest of the cluster they are gone.
+
+    One that is not there any more is left out: a later one of the same partition may lie elsewhere.
+    """
     if event.broker_id not in turn.state.image.brokers:
         return
     failed = turn.state.failed_replicas.setdefault(event.broker_id, set())
-    new = [each for each in dict.fromkeys(event.partitions) if each not in failed]
+    assigned = [each for each in dict.fromkeys(event.partitions) if _has_replica(turn, event.broker_id, each)]
+    new = [each for each in assigned if each not in failed]
     failed.update(new)
     remove_replicas(turn, {event.broker_id: new})
+
+
+def _has_replica(turn: ControllerTurn, broker_id: BrokerId, topic_partition: TopicPartition) -> bool:
+    image = turn.state.image.partition(topic_partition)
+    return image is not None and broker_id in image.replicas
 
 
 def lead_elsewhere(turn: ControllerTurn, event: ReplicasPostponed) -> None:

@@ -810,3 +810,12 @@ def test_a_plan_that_the_store_could_not_keep_is_dropped(
     assert not any("/brokers/topics/t " in line for line in cluster.told())
     cluster.term(2)
     assert [each.topic_partition for each in cluster.ask(ListReassignments())] == [u0]
+
+
+def test_a_failure_that_is_told_of_a_replica_that_is_gone_says_nothing_of_a_later_one(cluster: Cluster) -> None:
+    """The answer to an order was under way while the partition moved away; it comes back to a directory that works."""
+    cluster.run(ReplicasFailed(BrokerId(3), [T0]))
+    begun(cluster, [0, 1, 3])
+    in_sync(cluster, 0, 1, 2, 3)
+    assert under_way(cluster) == []
+    assert cluster.partition("t").isr == (0, 1, 3)
