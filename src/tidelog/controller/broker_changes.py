@@ -274,6 +274,9 @@ def _end_doubt(turn: ControllerTurn, topic_partition: TopicPartition) -> None:
     if image is None or not image.has_state or topic_partition.topic in turn.state.deleting:
         turn.state.doubts.pop(topic_partition, None)
         return
+    if image.is_reassigning:
+        # Who leads at its end could not be said before.
+        turn.moving[topic_partition] = None
     if image.leader == NO_LEADER:
         elect_offline(turn, [(topic_partition, image)])
         return

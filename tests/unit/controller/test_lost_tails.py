@@ -135,6 +135,19 @@ def test_a_reassignment_does_not_end_a_doubt() -> None:
     assert cluster.state == before
 
 
+def test_a_reassignment_that_waits_for_the_end_of_a_doubt_ends_with_it() -> None:
+    """Its target is in the ISR, which stays as it is: nothing else would end it."""
+    cluster = Booted([1, 2])
+    cluster.booted(0)
+    cluster.brokers = {BrokerId(0): broker(0, LATER), BrokerId(1): broker(1, 2), BrokerId(2): broker(2, 3)}
+    cluster.term(2)
+    cluster.ask(AlterReassignments([ReassignPartition(T0, (BrokerId(2),))]))
+    assert cluster.partition("t").removing == (1,)
+    cluster.log_end(1, 95)
+    assert not cluster.partition("t").is_reassigning
+    assert cluster.state == (2, (2,))
+
+
 def test_a_member_that_shuts_down_meanwhile_is_still_compared() -> None:
     """Its broker is started once more during the wait: what its log has kept counts as before."""
     cluster = Booted([0, 1, 2])
