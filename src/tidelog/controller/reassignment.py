@@ -55,6 +55,7 @@ from tidelog.metadata.znodes import (
     REASSIGN_PARTITIONS,
     encode_reassignment,
     encode_topic,
+    state_path,
     topic_path,
 )
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -199,6 +200,9 @@ def _follow_plan(turn: ControllerTurn, plan: Mapping[TopicPartition, Sequence[Br
     for topic_partition, target in plan.items():
         reason = "there is no such partition" if not _exists(turn, topic_partition) else _list_fault(target)
         image = turn.state.image.partition(topic_partition)
+        if turn.state.has_unreadable_state(topic_partition):
+            # It stays in the plan: all is read anew when the node is mended.
+            continue
         if reason is not None or image is None:
             logger.error(
                 "partition of a plan dropped: path=%s partition=%s-%d reason=%s",
@@ -224,6 +228,12 @@ def _wanted(turn: ControllerTurn, wish: ReassignPartition, may_change_replicatio
     image = turn.state.image.partition(wish.topic_partition)
     if image is None or not _exists(turn, wish.topic_partition):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+    if turn.state.has_unreadable_state(wish.topic_partition):
+        # Any of its replicas may be the only one in sync.
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"No replica moves until {state_path(*wish.topic_partition)} is mended.",
+        )
     if wish.replicas is None:
         return _cancelled(wish.topic_partition, image)
     move = move_to(image, wish.replicas)

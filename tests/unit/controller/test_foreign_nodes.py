@@ -159,6 +159,41 @@ def test_a_partition_whose_state_nobody_can_read_is_left_alone() -> None:
     assert not [path for path in cluster.tree.paths() if path.startswith("/brokers/topics/")]
 
 
+@pytest.mark.parametrize("target", [None, [0, 1]], ids=["cancelled", "another target"])
+def test_no_replica_goes_whose_partition_has_a_state_that_nobody_can_read(target: list[int] | None) -> None:
+    """It is being added, and may be the only one in sync: it may lead."""
+    cluster = Cluster(broker(0), broker(1), broker(2))
+    cluster.make("t", [0])
+    wish = ReassignPartition(TopicPartition("t", 0), (BrokerId(2),))
+    cluster.ask(AlterReassignments([wish]))
+    cluster.tree.transact(1, [SetData("/brokers/topics/t/partitions/0/state", b"broken")], 0)
+    cluster.term(2)
+    wish = ReassignPartition(TopicPartition("t", 0), None if target is None else tuple(map(BrokerId, target)))
+    [outcome] = cluster.ask(AlterReassignments([wish]))
+    assert outcome.error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert cluster.sent("StopReplicaRequest") == {}
+    assert cluster.partition("t").adding == (2,)
+
+
+def test_a_plan_waits_for_a_state_that_nobody_can_read() -> None:
+    """It goes on when the node is mended."""
+    cluster = Cluster(broker(0), broker(1), broker(2))
+    cluster.make("t", [0])
+    path, t0 = "/brokers/topics/t/partitions/0/state", TopicPartition("t", 0)
+    cluster.ask(AlterReassignments([ReassignPartition(t0, (BrokerId(2),))]))
+    before, _ = cluster.tree.get(path)
+    cluster.tree.transact(1, [SetData(path, b"broken")], 0)
+    cluster.term(2)
+    data = encode_reassignment({t0: [0, 1]})
+    cluster.tree.transact(1, [Create(REASSIGN_PARTITIONS, data)], 0)
+    cluster.run(ReassignmentsRequested(data))
+    assert cluster.sent("StopReplicaRequest") == {}
+    assert cluster.partition("t").adding == (2,)
+    cluster.tree.transact(1, [SetData(path, before)], 0)
+    cluster.term(3)
+    assert cluster.partition("t").adding == (1,)
+
+
 def test_a_topic_whose_node_nobody_can_read_is_not_told_to_be_gone() -> None:
     """For brokers it would be deleted, and with it what groups have committed. Strangers' nodes do not count."""
     cluster = Cluster(broker(0), broker(1))
