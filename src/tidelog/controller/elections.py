@@ -28,10 +28,10 @@ from tidelog.controller.lost_tails import (
 )
 from tidelog.controller.requests import ElectionOutcome, ElectionType, ElectLeaders
 from tidelog.controller.turn import ControllerTurn
-from tidelog.metadata.image import PartitionImage
+from tidelog.metadata.image import ConfigResource, ConfigResourceType, PartitionImage
 from tidelog.metadata.operations import Create, Delete
 from tidelog.metadata.replica_marks import replica_mark_path
-from tidelog.metadata.znodes import PREFERRED_ELECTION, partition_path, partitions_path
+from tidelog.metadata.znodes import PREFERRED_ELECTION, config_path, partition_path, partitions_path
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import NO_LEADER, BrokerId, TopicPartition
 
@@ -122,7 +122,9 @@ def _try_again(turn: ControllerTurn, partitions: Iterable[TopicPartition], *, ma
 
 
 def unclean_allowed(turn: ControllerTurn, topic: str) -> bool:
-    """The topic's own setting, else the broker's."""
+    """The topic's own setting, else the broker's; not where its own cannot be read, for it may say that it is not."""
+    if config_path(ConfigResource(ConfigResourceType.TOPIC, topic)) in turn.state.malformed:
+        return False
     value = turn.state.image.topic_config(topic).get(UNCLEAN_SETTING)
     return turn.settings.unclean_leader_election_enable if value is None else value.lower() == "true"
 

@@ -30,6 +30,7 @@ from tidelog.controller.requests import (
     ReassignPartition,
     TopicReference,
 )
+from tidelog.controller.settings import ControllerSettings
 from tidelog.metadata.operations import Create, Delete, SetData
 from tidelog.metadata.znodes import (
     PREFERRED_ELECTION,
@@ -37,6 +38,7 @@ from tidelog.metadata.znodes import (
     TopicAssignment,
     decode_topic,
     delete_topic_path,
+    encode_config,
     encode_reassignment,
     encode_topic,
 )
@@ -173,6 +175,20 @@ def test_no_replica_goes_whose_partition_has_a_state_that_nobody_can_read(target
     assert outcome.error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert cluster.sent("StopReplicaRequest") == {}
     assert cluster.partition("t").adding == (2,)
+
+
+def test_a_topic_whose_settings_nobody_can_read_has_no_unclean_leader() -> None:
+    """All other topics may have one; this one may have said that it does not want any."""
+    cluster = Cluster(broker(0), broker(1), settings=ControllerSettings(unclean_leader_election_enable=True))
+    cluster.make("t", [0, 1])
+    cluster.live(broker(0))
+    cluster.tree.transact(1, [SetData("/config/topics/t", b"broken")], 0)
+    cluster.brokers = {BrokerId(1): broker(1, 300)}
+    cluster.term(2)
+    assert (cluster.partition("t").leader, cluster.partition("t").isr) == (NO_LEADER, (0,))
+    cluster.tree.transact(1, [SetData("/config/topics/t", encode_config({}))], 0)
+    cluster.term(3)
+    assert cluster.partition("t").leader == 1
 
 
 def test_a_plan_waits_for_a_state_that_nobody_can_read() -> None:
