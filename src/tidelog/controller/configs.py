@@ -47,6 +47,7 @@ def alter_configs(turn: ControllerTurn, request: AlterConfigs) -> list[ConfigOut
             if times[item.resource] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             _check_resource(turn, item.resource)
+            _check_readable(turn, item)
             values = new_values(turn.state.image.configs.get(item.resource, {}), item)
             _validate(turn, item.resource, values, _touched(item))
         except KafkaError as error:
@@ -105,6 +106,16 @@ def _check_resource(turn: ControllerTurn, resource: ConfigResource) -> None:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
         case _:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource.type.name}.")
+
+
+def _check_readable(turn: ControllerTurn, item: ReplaceConfigs | ChangeConfigs) -> None:
+    """Refuses to change some settings where the others are not known: they would be lost."""
+    unreadable = turn.state.malformed.get(config_path(item.resource))
+    if unreadable is not None and isinstance(item, ChangeConfigs):
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"{unreadable}: mend the node, or replace all of its settings (AlterConfigs).",
+        )
 
 
 def new_values(current: Mapping[str, str], item: ReplaceConfigs | ChangeConfigs) -> dict[str, str]:

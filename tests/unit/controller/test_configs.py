@@ -147,6 +147,22 @@ def test_the_whole_map_is_replaced(cluster: Cluster) -> None:
     assert cluster.controller.image.topic_config("t") == {"cleanup.policy": "compact"}
 
 
+def test_settings_that_nobody_can_read_are_not_lost_by_changing_one(cluster: Cluster) -> None:
+    """What was set besides is not known: it would be gone, and records with it. All of them may be replaced."""
+    path = config_path(T)
+    broken = b'{"version":1,"config":{"retention.ms":-1}}'
+    cluster.tree.transact(SESSION, [SetData(path, broken)], 0)
+    cluster.term(2)
+    outcome = change(cluster, T, ConfigChange("flush.messages", SET, "7"))
+    assert outcome.error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert path in (outcome.message or "")
+    assert cluster.tree.get(path)[0] == broken
+    [outcome] = cluster.ask(AlterConfigs([ReplaceConfigs(T, [("retention.ms", "-1")])]))
+    assert outcome.error is ErrorCode.NONE
+    assert change(cluster, T, ConfigChange("flush.messages", SET, "7")).error is ErrorCode.NONE
+    assert decode_config(path, cluster.tree.get(path)[0]) == {"retention.ms": "-1", "flush.messages": "7"}
+
+
 def test_lists_grow_and_shrink(cluster: Cluster) -> None:
     """From the default where nothing is set; a member that is there is not added again."""
     change(cluster, T, ConfigChange("cleanup.policy", APPEND, "compact"))
