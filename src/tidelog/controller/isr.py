@@ -62,7 +62,8 @@ def adopt_states(turn: ControllerTurn, event: IsrsChanged) -> None:
     """Takes over the states that brokers of a protocol below 2.7 wrote by themselves, and wipes their notices away."""
     for topic_partition, data, version in event.states:
         image = turn.state.image.partition(topic_partition)
-        if image is None:
+        if image is None or version < image.partition_epoch:
+            # The latter was read together with what led to this controller's last write of it.
             continue
         turn.state.replay(NodeRead(state_path(*topic_partition), data, version))
         turn.tell.metadata_only(topic_partition)

@@ -10,6 +10,7 @@ from tests.unit.controller.harness import Cluster, broker
 from tidelog.controller.elections import UNCLEAN_SETTING, choose_leader
 from tidelog.controller.events import (
     ConfigsChanged,
+    IsrsChanged,
     LogDirectoryFailed,
     ReplicasFailed,
     ReplicasPostponed,
@@ -398,6 +399,18 @@ def test_settings_that_a_tool_wrote() -> None:
     cluster.run(ConfigsChanged(topic, None))
     assert cluster.told() == []
     assert topic not in cluster.controller.image.configs
+
+
+def test_a_state_that_was_read_before_the_controllers_last_write_says_nothing() -> None:
+    """A broker of a protocol below 2.7 tells of its change late: the end of a broker was read with it, and handled."""
+    cluster = three_brokers([2, 0])
+    read = cluster.node_read("/brokers/topics/t/partitions/0/state")
+    cluster.live(broker(0), broker(1))
+    written = cluster.partition("t")
+    assert written.leader == 0
+    cluster.run(IsrsChanged([(T0, read.data, PartitionEpoch(read.version))]))
+    assert cluster.partition("t") == written
+    assert cluster.sent("UpdateMetadataRequest") == {}
 
 
 def test_what_a_broker_of_an_earlier_life_asks_is_refused() -> None:
