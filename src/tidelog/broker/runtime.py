@@ -161,13 +161,18 @@ class Runtime:
         return None if self._tokens is None else self._tokens.login(mechanism, token_id)
 
     def _address_of(self, broker_id: int) -> tuple[str, int] | None:
-        """Where this broker reaches another one: as the controller knows it, if it runs here, else as it was told."""
-        known = None if self._driver is None else self._driver.elections.image
-        if known is None:
-            known = None if self._node is None else self._node.metadata.image
-        registration = None if known is None else known.brokers.get(BrokerId(broker_id))
-        endpoint = None if registration is None else registration.endpoint(self._inter_broker_listener)
-        return None if endpoint is None else (endpoint.host, endpoint.port)
+        """Where this broker reaches another one: as the controller knows it, if it runs here, else as it was told.
+
+        A controller knows no brokers before it has read them, which takes as long as its store is away.
+        """
+        controller = None if self._driver is None else self._driver.elections.image
+        told = None if self._node is None else self._node.metadata.image
+        for image in (controller, told):
+            registration = None if image is None else image.brokers.get(BrokerId(broker_id))
+            if registration is not None:
+                endpoint = registration.endpoint(self._inter_broker_listener)
+                return None if endpoint is None else (endpoint.host, endpoint.port)
+        return None
 
     # Start.
 

@@ -17,7 +17,7 @@ from tidelog.broker.failure import BrokerFailed
 from tidelog.broker.requests.starting import StartingDispatcher
 from tidelog.client.connection import Connection
 from tidelog.metadata import znodes
-from tidelog.metadata.image import ConfigResourceType
+from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import format_topic_id
 from tidelog.protocol import messages
@@ -64,6 +64,15 @@ async def alter(brokers: Brokers, asked: int, topic: str, name: str, value: str)
         )
     )
     assert response.responses[0].error_code == ErrorCode.NONE
+
+
+async def produce(connection: Connection, topic: str, value: bytes) -> int:
+    """One record into partition 0, acknowledged by all replicas in sync; the error code."""
+    request = messages.ProduceRequest
+    data = request.PartitionProduceData(index=0, records=make_batch([value]))
+    topics = [request.TopicProduceData(name=topic, partition_data=[data])]
+    response = await connection.request(request(acks=-1, timeout_ms=5_000, topic_data=topics), 9)
+    return int(response.responses[0].partition_responses[0].error_code)
 
 
 def test_any_broker_creates_topics_and_tells_of_them(tmp_path: Path) -> None:
@@ -582,6 +591,25 @@ def test_a_store_that_is_away_stops_no_client(tmp_path: Path) -> None:
             for session in brokers.sessions.values():
                 session.resume()
             assert (await creating).error_code == ErrorCode.NONE
+
+    run(check())
+
+
+def test_a_controller_that_reads_everything_anew_without_a_store_follows_on(tmp_path: Path) -> None:
+    """It knows no brokers until it has read them. What it follows is led by another, which waits for it."""
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 2) as brokers:
+            controller = brokers.controller
+            leader = 1 - controller
+            assert (await brokers.create(leader, "t", [[leader, controller]])).error_code == ErrorCode.NONE
+            elections = brokers.running[controller]._driver_of_start().elections
+            brokers.sessions[controller].suspend()
+            elections.config_changed(ConfigResource(ConfigResourceType.TOPIC, "t"))
+            await eventually(lambda: elections.image is not None and not elections.image.brokers)
+            connection = await brokers.connect(leader)
+            assert await produce(connection, "t", b"value") == ErrorCode.NONE
+            brokers.sessions[controller].resume()
 
     run(check())
 
