@@ -226,9 +226,8 @@ class Segment(SegmentLookups):
         position = 0 if is_emptied else None if found is None else found.position
         self.rotten, self.verified = NOTHING_ROTTEN, ()
         # Entries that are missing from the offset and the time index do no harm, those of what is no more would.
-        for index in (self.offset_index, self.time_index):
-            index.truncate_to(offset)
-        transactions = self.transaction_index.size_below(offset)
+        self._cut_indexes(offset)
+        transactions = 0 if is_emptied else self.transaction_index.size_below(offset)
         last_position = self.offset_index.last().position
         self._preallocated = False
         self._is_unfinished = True
@@ -245,6 +244,15 @@ class Segment(SegmentLookups):
         if self.size == 0 or not self._timestamp_known or self.max_timestamp_offset >= offset:
             self._forget_timestamp()
         return found
+
+    def _cut_indexes(self, offset: int) -> None:
+        """Removes the entries of `offset` and later ones; an index that is damaged is written anew first."""
+        indexes = self.offset_index, self.time_index
+        if offset > self.base_offset:
+            self._repaired(lambda: [index.truncate_to(offset) for index in indexes])
+        elif self.has_index_files:
+            for index in indexes:
+                index.reset()
 
     def recover(
         self,

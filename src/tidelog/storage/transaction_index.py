@@ -86,20 +86,24 @@ class TransactionIndex:
         return self._looked_for == self._writes
 
     def entries(self) -> list[AbortedTransaction]:
-        """All, oldest first; none where there is no file."""
+        """All, oldest first; none where there is no file. `CorruptFile`."""
+        try:
+            return list(decode_transactions(self._content()))
+        except CorruptFile as error:
+            raise CorruptFile(f"{self.path}: {error}") from error
+
+    def _content(self) -> bytes:
+        """What counts of the file; nothing where there is none."""
         writes = self._writes
         if self._looked_for == writes:
-            return []
+            return b""
         try:
             data = self._at_path(self._disk.read)
         except FileNotFoundError:
             # Where the other thread is making the file just now the count goes on, and this look counts no more.
             self._looked_for = writes
-            return []
-        try:
-            return list(decode_transactions(data[: self._end]))
-        except CorruptFile as error:
-            raise CorruptFile(f"{self.path}: {error}") from error
+            return b""
+        return data[: self._end]
 
     def append(self, entry: AbortedTransaction) -> int:
         """Appends an entry, in the order of their last offsets; gives the bytes of those before it, for `end_at`.
@@ -125,8 +129,17 @@ class TransactionIndex:
         self._end = size
 
     def size_below(self, offset: int) -> int:
-        """Bytes of the entries of transactions that ended below `offset`."""
-        return ENTRY_SIZE * sum(entry.last_offset < offset for entry in self.entries())
+        """Bytes of the entries of transactions that ended below `offset`.
+
+        Of a damaged file: up to the first entry that can be read and ended at `offset` or later. A truncation must not
+        fail for it, and what is wrong before is for readers to be told of and for the scrub to mend.
+        """
+        data = self._content()
+        whole = len(data) - len(data) % ENTRY_SIZE
+        for index, (version, *fields) in enumerate(_ENTRY.iter_unpack(data[:whole])):
+            if version == _VERSION and AbortedTransaction(*fields).last_offset >= offset:
+                return index * ENTRY_SIZE
+        return whole
 
     def cut(self) -> None:
         """Makes the file as long as its entries that count."""

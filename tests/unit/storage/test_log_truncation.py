@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.unit.storage.support import (
     StandingClock,
     batch,
     fill,
+    marker,
     open_log,
     open_manager,
     read_all,
@@ -27,6 +29,7 @@ from tidelog.storage.file_names import BOOT_ID, RECOVERY_POINT_CHECKPOINT
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_manager import LogManager
+from tidelog.storage.producer_state import AppendOrigin
 from tidelog.storage.tasks import run_now
 
 SIZE = len(batch(b"." * 100))
@@ -123,6 +126,41 @@ def test_a_truncation_that_is_cut_again_settles_once(tmp_path: Path) -> None:
     assert log.truncation_is_pending
     settle(manager)
     assert not log.truncation_is_pending
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("offset", [7, 5])
+def test_a_log_is_cut_though_an_index_is_damaged(tmp_path: Path, suffix: str, offset: int) -> None:
+    """What cuts a follower's log expects no other refusal than the disk's. The index is written anew."""
+    _, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 12)
+    index = tmp_path / "topicone-0" / f"{5:020d}{suffix}"
+    index.write_bytes(index.read_bytes() + bytes(5))
+    assert log.truncate_to(offset)
+    assert [record.offset for record in read_all(log)] == list(range(offset))
+    fill(log, 6)
+    log.roll(NOW_MS)
+    assert [record.offset for record in read_all(log)] == list(range(offset + 6))
+    assert log.offset_for_timestamp(NOW_MS + 6, up_to_offset=log.log_end_offset) == (NOW_MS + 6, 6, 0)
+
+
+@pytest.mark.parametrize("damage", [lambda content: b"\7" + content[1:], lambda content: content + b"torn"])
+@pytest.mark.parametrize(("offset", "kept"), [(6, 3), (4, 2), (3, 1), (0, 0)])
+def test_a_log_is_cut_though_a_transaction_index_is_damaged(
+    tmp_path: Path, damage: Callable[[bytes], bytes], offset: int, kept: int
+) -> None:
+    """The entries of the markers that stay stay, as they are, for the scrub to mend; those of the others go."""
+    _, log = open_log(tmp_path)
+    for sequence in range(4):
+        data = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True)
+        log.append(data, leader_epoch=0, now_ms=NOW_MS)
+        log.append(marker(7, commit=False), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    index = Path(log.active.transaction_index.path)
+    content = index.read_bytes()
+    index.write_bytes(damage(content))
+    assert log.truncate_to(offset)
+    assert log.log_end_offset == offset
+    assert index.read_bytes() == damage(content)[: 34 * kept]
 
 
 def lose_power(log: Log, manager: LogManager, came_back: dict[Path, bytes]) -> Log:
