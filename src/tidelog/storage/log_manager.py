@@ -188,18 +188,24 @@ class LogManager:
 
             def load(topic_partition: TopicPartition, path: str) -> Log:
                 progress.log_begins(directory.path, next(to_recover))
-                log = load_log(
-                    LogFolder(topic_partition, path, directory, self.environment),
-                    self.config_of(topic_partition.topic),
-                    recovery_point=recovery_points.get(topic_partition, 0),
-                    log_start_offset=start_offsets.get(topic_partition, 0),
-                    cleaned_offset=cleaned.get(topic_partition),
-                    clean=directory.was_clean,
-                    sizes_at_stop=directory.sizes_at_stop.get(topic_partition, {}),
-                    same_boot=same_boot,
-                )
-                mark = high_watermarks.get(topic_partition, 0)
-                log.begin_at_high_watermark(min(max(mark, log.log_start_offset), log.log_end_offset))
+                try:
+                    log = load_log(
+                        LogFolder(topic_partition, path, directory, self.environment),
+                        self.config_of(topic_partition.topic),
+                        recovery_point=recovery_points.get(topic_partition, 0),
+                        log_start_offset=start_offsets.get(topic_partition, 0),
+                        cleaned_offset=cleaned.get(topic_partition),
+                        clean=directory.was_clean,
+                        sizes_at_stop=directory.sizes_at_stop.get(topic_partition, {}),
+                        same_boot=same_boot,
+                    )
+                    mark = high_watermarks.get(topic_partition, 0)
+                    log.begin_at_high_watermark(min(max(mark, log.log_start_offset), log.log_end_offset))
+                except KafkaError as refused:
+                    error = refused.__cause__
+                    if isinstance(error, OSError):
+                        raise error from None  # As any other of the disk's, it takes the directory offline.
+                    raise
                 progress.log_ends(directory.path)
                 return log
 

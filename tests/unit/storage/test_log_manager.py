@@ -16,7 +16,9 @@ from tests.unit.storage.support import (
     TP,
     FaultyDisk,
     StandingClock,
+    batch,
     fill,
+    marker,
     open_log,
     open_manager,
     read_all,
@@ -35,6 +37,7 @@ from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_maintenance import RECOVERED_CHECKPOINT_MS
 from tidelog.storage.log_manager import LogManager
 from tidelog.storage.log_manager_settings import LogManagerSettings
+from tidelog.storage.producer_state import AppendOrigin
 from tidelog.storage.tasks import run_now
 
 
@@ -441,6 +444,27 @@ def test_a_directory_that_cannot_be_written_is_offline(tmp_path: Path) -> None:
     assert manager.offline_directories == [str(tmp_path / "d0")]
     assert os.strerror(errno.EROFS) in str(manager.directories[0].failure)
     assert manager.create(TP, TOPIC_ID).directory.startswith(str(tmp_path / "d1"))
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE])
+def test_a_directory_in_which_old_records_cannot_be_read_is_offline(tmp_path: Path, code: int) -> None:
+    """The marker of a transaction lies above the checkpointed high watermark: where it began is read for at the start.
+
+    While a directory is loaded every error takes it offline, and the others serve.
+    """
+    disk = FaultyDisk()
+    manager = open_manager(*directories(tmp_path, 2), disk=disk)
+    log = manager.create(TP, TOPIC_ID, log_dir=str(tmp_path / "d0"))
+    for number in range(2):
+        data = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=number, transactional=True)
+        log.append(data, leader_epoch=0, now_ms=NOW_MS)
+        log.roll(NOW_MS)
+    log.append(marker(7, commit=True), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    manager.close()
+    disk.fail("pread", f"{0:020d}.log", code)
+    manager = open_manager(*directories(tmp_path, 2), disk=disk)
+    assert manager.offline_directories == [str(tmp_path / "d0")]
+    assert manager.get(TP) is None
 
 
 @pytest.mark.parametrize("is_dropped", [False, True])
