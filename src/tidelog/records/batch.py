@@ -57,6 +57,7 @@ __all__ = [
     "records_section",
     "restore",
     "seal",
+    "set_max_timestamp",
     "stamp_log_append_time",
     "validate",
 ]
@@ -149,8 +150,11 @@ def validate(
     decompressed_size_max: int | None = None,
     refused_size_max: int = DECOMPRESSED_SIZE_MAX,
     topic_partition: TopicPartition | None = None,
-) -> None:
+) -> int:
     """Checks a batch before it is appended; raises `InvalidBatch`, whose code is the answer to the producer.
+
+    Gives the greatest timestamp of its records, -1 where none has one; of records that are not looked at what the
+    header says.
 
     Always: bytes all there, checksum, codec, offsets and count that agree (constant work in Python). A client's batch
     moreover may be no control batch, and of an idempotent producer must have a sequence. Then its records: an
@@ -173,7 +177,7 @@ def validate(
             f"a batch of {header.records_count} records cannot span {header.last_offset_delta + 1} offsets",
         )
     if not from_client:
-        return
+        return header.max_timestamp
     _check_client_header(header)
     judge_time = timestamp_type is TimestampType.CREATE_TIME
     lowest = now_ms - timestamp_before_max_ms if judge_time and timestamp_before_max_ms is not None else None
@@ -183,7 +187,7 @@ def validate(
             section = records_section(buffer, position, header, size_max=refused_size_max)
             RecordRules(lowest, highest, keys_required, topic_partition).check(section, header)
             _check_max_timestamp(header, highest)
-        return
+        return header.max_timestamp
     if codec is Codec.NONE:
         section = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
     else:
@@ -191,6 +195,7 @@ def validate(
     earliest, latest, null_keys = scan_records(section, header.records_count, header.base_timestamp)
     if (keys_required and null_keys) or may_be_out_of_range(earliest, latest, lowest, highest):
         RecordRules(lowest, highest, keys_required, topic_partition).check(section, header)
+    return max(latest, NO_TIMESTAMP)
 
 
 def _check_max_timestamp(header: BatchHeader, highest: int | None) -> None:
@@ -241,6 +246,12 @@ def restore(buffer: bytearray | memoryview, position: int, header: BatchHeader) 
 def stamp_log_append_time(buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp: int) -> None:
     """Sets log append time: all records of the batch now have `timestamp` (milliseconds); the checksum is renewed."""
     _ATTRIBUTES.pack_into(buffer, position + CRC_START, header.attributes | TIMESTAMP_TYPE_BIT)
+    _TIMESTAMP.pack_into(buffer, position + 35, timestamp)
+    _renew_crc(buffer, position, header.size)
+
+
+def set_max_timestamp(buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp: int) -> None:
+    """Writes the greatest timestamp of the records (milliseconds) into the header; the checksum is renewed."""
     _TIMESTAMP.pack_into(buffer, position + 35, timestamp)
     _renew_crc(buffer, position, header.size)
 

@@ -51,6 +51,7 @@ cdef extern from "unistd.h":
     Py_ssize_t pwrite(int, const void*, size_t, int64_t) nogil
 
 cdef enum:
+    NO_TIMESTAMP = -1
     WRITTEN_AT_ONCE = 4096  # Bytes that are written without letting other threads run meanwhile.
 
 cdef Py_ssize_t positions_kept = POSITIONS_KEPT
@@ -160,10 +161,11 @@ cdef bint is_good(const uint8_t* p, Py_ssize_t size, Batch* batch) noexcept nogi
 
 
 cdef bint are_good_records(const uint8_t* p, Py_ssize_t size, Batch* batch, int64_t highest, bint is_bound) noexcept nogil:
-    """Whether the records are well-formed, in order, and none of them is later than `highest` where that `is_bound`."""
+    """Whether the records are well-formed, in order, none of them is later than `highest` where that `is_bound`, and the
+    header tells their greatest timestamp."""
     cdef const uint8_t* end = p + size
     cdef Fields fields
-    cdef int64_t timestamp
+    cdef int64_t timestamp, latest = NO_TIMESTAMP
     cdef int64_t base_timestamp = read_int64(p + 27)
     cdef int32_t index
     if batch.codec:
@@ -177,7 +179,9 @@ cdef bint are_good_records(const uint8_t* p, Py_ssize_t size, Batch* batch, int6
         timestamp = <int64_t>(<uint64_t>base_timestamp + <uint64_t>fields.timestamp_delta)
         if is_bound and timestamp > highest:
             return False
-    return p == end
+        if timestamp > latest:
+            latest = timestamp
+    return p == end and latest == batch.max_timestamp
 
 
 cdef int64_t entries_left(index, Slot* tail_slot, Slot* entries_max) except? -1:

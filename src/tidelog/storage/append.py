@@ -20,6 +20,7 @@ from tidelog.records.batch import (
     read_header,
     read_records,
     recompress,
+    set_max_timestamp,
     stamp_log_append_time,
     validate,
 )
@@ -84,9 +85,9 @@ def client_batches(
     *,
     now_ms: int,
     origin: AppendOrigin,
-) -> list[tuple[int, BatchHeader]]:
-    """The whole batches in `buffer`, each of them good to append; offsets are still the producer's. Raises
-    `KafkaError`."""
+) -> tuple[list[tuple[int, BatchHeader]], list[int]]:
+    """The whole batches in `buffer`, each of them good to append, and the greatest timestamp of each one's records;
+    offsets are still the producer's. Raises `KafkaError`."""
     batches = list(iterate_headers(buffer))
     if not batches:
         raise InvalidBatch(
@@ -98,6 +99,7 @@ def client_batches(
     size_max = _decompressed_size_max(config)
     # No header tells of a missing key, nor of the oldest record.
     is_opened = from_client and (config.compacted or before_max != LONG_MAX)
+    timestamps = []
     for position, header in batches:
         if from_client and header.base_offset != 0:
             # The leader gives offsets. As in Kafka, nothing else about the batch is judged before this.
@@ -112,7 +114,7 @@ def client_batches(
                 f"The record batch size in the append to {topic_partition} is {header.size} bytes which"
                 f" exceeds the maximum configured value of {config.max_message_bytes}.",
             )
-        validate(
+        timestamp = validate(
             buffer,
             position,
             header,
@@ -126,7 +128,8 @@ def client_batches(
             refused_size_max=size_max,
             topic_partition=topic_partition,
         )
-    return batches
+        timestamps.append(timestamp)
+    return batches, timestamps
 
 
 def _decompressed_size_max(config: LogConfig) -> int:
@@ -137,6 +140,7 @@ def _decompressed_size_max(config: LogConfig) -> int:
 def assign_offsets(
     buffer: bytearray | memoryview,
     batches: list[tuple[int, BatchHeader]],
+    timestamps: list[int],
     topic_partition: TopicPartition,
     config: LogConfig,
     *,
@@ -144,7 +148,11 @@ def assign_offsets(
     leader_epoch: int,
     now_ms: int,
 ) -> Prepared:
-    """Gives the batches their offsets and epoch, and what the topic says on timestamps and compression."""
+    """Gives the batches their offsets and epoch, and what the topic says on timestamps and compression.
+
+    `timestamps` are the greatest of each one's records: retention goes by what the header says, and a client may have
+    left that out.
+    """
     stamp = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
     target = config.compression_type
     if target is not None and any(header.attributes & 7 != target and not header.is_control for _, header in batches):
@@ -167,9 +175,12 @@ def assign_offsets(
         batches = list(iterate_headers(buffer))
     final: list[tuple[int, BatchHeader]] = []
     max_timestamp = NO_TIMESTAMP
-    for position, header in batches:
+    for (position, header), timestamp in zip(batches, timestamps, strict=True):
         if stamp:
             stamp_log_append_time(buffer, position, header, now_ms)
+            header = read_header(buffer, position)
+        elif header.max_timestamp != timestamp:
+            set_max_timestamp(buffer, position, header, timestamp)
             header = read_header(buffer, position)
         patch(buffer, position, base_offset=next_offset, leader_epoch=leader_epoch)
         header = BatchHeader._make((next_offset, header[1], leader_epoch, *header[3:]))

@@ -140,7 +140,7 @@ class Log(DurableLog):
             if info is not None:
                 return info
         config = self.config
-        batches = client_batches(buffer, self.topic_partition, config, now_ms=now_ms, origin=origin)
+        batches, timestamps = client_batches(buffer, self.topic_partition, config, now_ms=now_ms, origin=origin)
         if origin is AppendOrigin.CLIENT and self.producers.entries:
             for _, header in batches:
                 if header.producer_id >= 0:
@@ -151,6 +151,7 @@ class Log(DurableLog):
             prepared = assign_offsets(
                 buffer,
                 batches,
+                timestamps,
                 self.topic_partition,
                 config,
                 next_offset=self.log_end_offset,

@@ -11,7 +11,16 @@ from tests.unit.storage.support import NOW_MS, TP, FaultyDisk, batch, fill, mark
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.ports.real import SystemFile
-from tidelog.records.batch import Codec, TimestampType, check_crc, patch, read_header, read_records
+from tidelog.records.batch import (
+    Codec,
+    TimestampType,
+    check_crc,
+    iterate_headers,
+    patch,
+    read_header,
+    read_records,
+    set_max_timestamp,
+)
 from tidelog.storage.log import AppendOrigin
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.ordinary import append_ordinary
@@ -123,6 +132,27 @@ def test_timestamps_out_of_range_are_refused(tmp_path: Path, shift: int) -> None
         log.append(batch(b"x", timestamp=NOW_MS + shift), leader_epoch=0, now_ms=NOW_MS)
     assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
     log.append(batch(b"x", timestamp=NOW_MS + (10_000 if shift > 0 else -10_000)), leader_epoch=0, now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize("told", [-1, 0, NOW_MS + 10**15])
+@pytest.mark.parametrize("config", [LogConfig(), LogConfig(compression_type=Codec.LZ4)])
+def test_the_records_tell_a_batchs_greatest_timestamp(tmp_path: Path, told: int, config: LogConfig) -> None:
+    """Whatever its header says, as in Kafka: retention goes by it, and so does a search for a time."""
+    _, log = open_log(tmp_path, config=config)
+    log.assign_epoch(0)
+    for _ in range(2):
+        sent = batch(b"x", b"y")
+        set_max_timestamp(sent, 0, read_header(sent), told)
+        info = log.append(sent, leader_epoch=0, now_ms=NOW_MS)
+        assert info.max_timestamp == NOW_MS + 1
+    log.update_high_watermark(4)
+    data = log.read(0, 1 << 20, up_to_offset=4).ranges[0].read()
+    for position, header in iterate_headers(data):
+        assert header.max_timestamp == NOW_MS + 1
+        check_crc(data, position, header)
+    assert log.offset_for_timestamp(NOW_MS, up_to_offset=4) == (NOW_MS, 0, 0)
+    assert log.delete_old_segments(NOW_MS + 1000) == 0
+    assert log.delete_old_segments(NOW_MS + config.retention_ms + 2) == 1
 
 
 def test_a_compacted_topic_needs_keys(tmp_path: Path) -> None:
