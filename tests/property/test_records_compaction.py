@@ -12,6 +12,7 @@ from tests.kernel import needs_kernel
 
 from tidelog.records import _pure_compaction, compaction
 from tidelog.records.batch import HEADER_SIZE, build_batch, build_empty_batch, check_crc, iterate_headers, read_records
+from tidelog.records.checksum import crc32c
 from tidelog.records.compression import Codec
 from tidelog.records.errors import InvalidBatch
 from tidelog.records.record import Header, Record, encode_records
@@ -107,6 +108,18 @@ def test_both_keep_the_same(data: bytes, size_max: int, latest: int, lasts: froz
             assert record.offset > previous
             assert record == before[record.offset]
             previous = record.offset
+
+
+def test_of_an_emptied_batch_neither_keeps_unknown_attributes() -> None:
+    """Bits that mean nothing yet, as in Kafka: nobody knows what they would say of a batch without records."""
+    record = Record(0, 1, b"a", b"first")
+    batch = bytearray(build_batch([record], producer_id=3, producer_epoch=0, base_sequence=0))
+    batch[21:23] = (0x0480).to_bytes(2, "big")
+    batch[17:21] = crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
+    data = bytes(batch) + build_batch([record._replace(offset=1)], base_offset=1)
+    found = _filter(compaction, data, data, 100, 1, frozenset({0}))
+    assert found == _filter(_pure_compaction, data, data, 100, 1, frozenset({0}))
+    assert [header.attributes for _, header in iterate_headers(found[2], 6)] == [0, 0]
 
 
 @EXAMPLES

@@ -16,6 +16,7 @@ from tidelog.records.batch import (
     iterate_headers,
     read_header,
 )
+from tidelog.records.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT
 from tidelog.records.record import NO_TIMESTAMP, RECORD_SIZE_MIN, Fields, wrap_int64
 from tidelog.records.varint import encode_varint, encode_varlong
 
@@ -239,7 +240,7 @@ def filtered(header: BatchHeader, kept: int, delete_horizon_ms: int | None, late
 
 def emptied(header: BatchHeader) -> bytes:
     """The batch without its records: what remembers a producer's last sequence, or a log's last offset."""
-    attributes = header.attributes & ~(_DELETE_HORIZON | 7)
+    attributes = header.attributes & (_LOG_APPEND_TIME | TRANSACTIONAL_BIT | CONTROL_BIT)
     return assemble(header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, records_count=0), b"")
 
 
