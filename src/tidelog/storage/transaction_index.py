@@ -134,12 +134,21 @@ class TransactionIndex:
         Of a damaged file: up to the first entry that can be read and ended at `offset` or later. A truncation must not
         fail for it, and what is wrong before is for readers to be told of and for the scrub to mend.
         """
-        data = self._content()
-        whole = len(data) - len(data) % ENTRY_SIZE
-        for index, (version, *fields) in enumerate(_ENTRY.iter_unpack(data[:whole])):
-            if version == _VERSION and AbortedTransaction(*fields).last_offset >= offset:
+        readable = self._readable()
+        for index, entry in enumerate(readable):
+            if entry is not None and entry.last_offset >= offset:
                 return index * ENTRY_SIZE
-        return whole
+        return len(readable) * ENTRY_SIZE
+
+    def _readable(self) -> list[AbortedTransaction | None]:
+        """The entries, of a damaged file too; None for one that cannot be read."""
+        data = self._content()
+        rows = _ENTRY.iter_unpack(data[: len(data) - len(data) % ENTRY_SIZE])
+        return [AbortedTransaction(*fields) if version == _VERSION else None for version, *fields in rows]
+
+    def entries_from(self, offset: int) -> list[AbortedTransaction]:
+        """Those of transactions that ended at `offset` or later, as far as they can be read: no `CorruptFile`."""
+        return [entry for entry in self._readable() if entry is not None and entry.last_offset >= offset]
 
     def cut(self) -> None:
         """Makes the file as long as its entries that count."""

@@ -165,11 +165,7 @@ def mend_transaction_index(log: Log, segment: Segment, flaws: IndexFlaws) -> Non
     """
     index = segment.transaction_index
     try:
-        try:
-            later = [each for each in index.entries() if each.last_offset >= flaws.end_offset]
-        except CorruptFile:
-            later = []
-        index.replace([*flaws.entries, *later])
+        index.replace([*flaws.entries, *index.entries_from(flaws.end_offset)])
     except OSError as error:
         logger.warning("transaction_index_not_rebuilt: path=%s error=%s", index.path, error)
         log.folder.fail(error, "rebuilding a transaction index of")
