@@ -1,6 +1,7 @@
 """Fetch: what is read, how far, when the answer comes, and what librdkafka's consumer must not be given."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from tidelog.ports.disk import FileRange
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.records.batch import iterate_headers, read_records
+from tidelog.records.control import ControlRecordType, EndTxnMarker, build_end_txn_batch
 from tidelog.storage.errors import WouldBlock
+from tidelog.storage.producer_state import AppendOrigin
 
 VERSIONS = range(4, 19)
 
@@ -410,6 +413,42 @@ def test_open_transactions_bound_committed_reads(broker: Broker) -> None:
     assert (committed.last_stable_offset, committed.high_watermark, values(committed)) == (1, 2, [b"before"])
     assert broker.fetch("t", 1, isolation_level=1).records == b""
     assert len(broker.fetch("t", 1).records) > 0
+
+
+def with_damaged_transactions(broker: Broker, topic: str, batches: int = 1) -> Path:
+    """A partition with aborted transactions whose index cannot be read."""
+    replica = broker.replica(topic)
+    for sequence in range(batches):
+        sent = {"producer_id": 1, "producer_epoch": 0, "base_sequence": sequence}
+        batch = make_batch([b"aborted"], transactional=True, **sent)
+        broker.node.replicas.append(replica, bytearray(batch), required_acks=1)
+        marker = EndTxnMarker(ControlRecordType.ABORT, 0)
+        end = build_end_txn_batch(marker, timestamp=WALL_START_MS, producer_id=1, producer_epoch=0)
+        broker.node.replicas.append(replica, bytearray(end), required_acks=1, origin=AppendOrigin.COORDINATOR)
+    index = Path(replica.log.active.transaction_index.path)
+    content = index.read_bytes()
+    index.write_bytes(b"\7" + content[1:])
+    return index
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_damaged_transaction_index_concerns_its_own_partition(broker: Broker, waits: bool) -> None:
+    """The others are answered, at once or when there is something; an error that is tried again says it of that one."""
+    for topic in ("bad", "good"):
+        broker.lead(topic)
+    request = broker.fetch_request("bad", isolation_level=1, max_wait_ms=500)
+    request.topics += broker.fetch_request("good").topics
+    answer = broker.send(ApiKey.FETCH, 12, request) if waits else None
+    with_damaged_transactions(broker, "bad")
+    broker.produce("good", [b"a"])
+    broker.shell.run_turns()
+    if answer is None:
+        answer = broker.send(ApiKey.FETCH, 12, request)
+    if isinstance(answer, Deferred):
+        answer = answer.result()
+    bad, good = (topic.partitions[0] for topic in broker.decode(ApiKey.FETCH, 12, answer).responses)
+    assert (bad.error_code, bad.records) == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
+    assert values(good) == [b"a"]
 
 
 def test_a_fetch_of_nothing_is_answered_at_once(broker: Broker) -> None:

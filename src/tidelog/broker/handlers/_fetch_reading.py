@@ -6,7 +6,6 @@ thread reads.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.context import authorize
@@ -20,7 +19,6 @@ from tidelog.model.identifiers import NO_LEADER_EPOCH
 from tidelog.ports.disk import FileRange
 from tidelog.protocol import messages
 from tidelog.security.access import Operation, ResourceType
-from tidelog.storage.errors import CorruptFile
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from tidelog.broker.node import Node
     from tidelog.replication.leader import PartitionLeader
     from tidelog.storage.log import Log, ReadResult
-
-logger: Final = logging.getLogger(__name__)
 
 UNKNOWN: Final = -1
 _RACKS_SINCE: Final = 11
@@ -161,10 +157,6 @@ class PartitionReader:
             return None
         try:
             aborted = log.aborted_in(offset, result, up_to_offset=limit, blocking=blocking)
-        except CorruptFile as damage:
-            release(result)
-            logger.error("aborted transactions unknown: reason=%s", damage)
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(damage)) from damage
         except BaseException:
             release(result)
             raise

@@ -21,7 +21,7 @@ from tidelog.protocol import messages
 from tidelog.records.aborted_transactions import AbortedTransactions
 from tidelog.records.batch import iterate_headers
 from tidelog.sharing.partition import Acquired, ReadBatch
-from tidelog.storage.errors import CorruptFile, WouldBlock
+from tidelog.storage.errors import WouldBlock
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
@@ -297,8 +297,6 @@ def _read_log(log: Log, offset: int, limit: int, size_max: int, *, read_committe
                 each.release()
     except KafkaError as error:
         return error
-    except CorruptFile as damage:
-        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(damage))
     except OSError as error:
         return log.folder.fail(error, "reading")
     transactions = AbortedTransactions((each.producer_id, each.first_offset) for each in aborted)
