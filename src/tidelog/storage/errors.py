@@ -31,6 +31,15 @@ class CorruptIndex(CorruptFile):
     """An index contradicts its log; it is rebuilt from the log."""
 
 
+class CorruptTransactionIndex(CorruptFile):
+    """A segment's aborted transactions cannot be read; the index is written anew from the log."""
+
+    def __init__(self, base_offset: int, what: str) -> None:
+        super().__init__(what)
+        self.base_offset = base_offset
+        """The segment's."""
+
+
 class WouldBlock(Exception):
     """Ask again with `blocking=True` from a thread that may wait."""
 

@@ -16,6 +16,7 @@ from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import LeaderEpoch, Offset
 from tidelog.ports.disk import FileRange
 from tidelog.records.errors import InvalidBatch
+from tidelog.storage.errors import CorruptFile, CorruptTransactionIndex
 from tidelog.storage.file_pool import UnheldFile
 from tidelog.storage.segment import Segment
 from tidelog.storage.segment_order import floor_index, index_behind
@@ -221,10 +222,13 @@ def aborted_transactions(
     segments: list[Segment], start_offset: int, end_offset: int, *, ended_from: int, blocking: bool = True
 ) -> list[AbortedTransaction]:
     """The aborted transactions with records in start_offset .. end_offset - 1, whose marker is not before
-    `ended_from`."""
+    `ended_from`. `CorruptTransactionIndex`."""
     found: list[AbortedTransaction] = []
     for segment in segments[floor_index(segments, start_offset) :]:
-        entries, complete = segment.transaction_index.collect(ended_from, end_offset, blocking=blocking)
+        try:
+            entries, complete = segment.transaction_index.collect(ended_from, end_offset, blocking=blocking)
+        except CorruptFile as damage:
+            raise CorruptTransactionIndex(segment.base_offset, str(damage)) from damage
         found += entries
         if complete:
             break

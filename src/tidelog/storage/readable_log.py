@@ -8,7 +8,6 @@ directory.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -23,7 +22,7 @@ from tidelog.model.identifiers import (
 from tidelog.records.epochs import EpochCache
 from tidelog.records.errors import InvalidBatch
 from tidelog.storage import log_reader
-from tidelog.storage.errors import CorruptFile
+from tidelog.storage.errors import CorruptTransactionIndex
 from tidelog.storage.integrity import SegmentCheck
 from tidelog.storage.log_reader import EMPTY_READ, FoundRecord, ReadResult, read_batches
 from tidelog.storage.producer_state import ProducerState
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
     from tidelog.storage.log_reader import RangeCheck
     from tidelog.storage.segment import Segment
     from tidelog.storage.transaction_index import AbortedTransaction
-
-logger = logging.getLogger(__name__)
 
 POSITIONS_KEPT: Final = 32
 """Places of recent batches remembered, so that readers at the end of the log need no index."""
@@ -342,8 +339,8 @@ class ReadableLog:
     ) -> list[AbortedTransaction]:
         """The aborted transactions that have records in what `read` from `offset` on gave; some more at its end.
 
-        `KafkaError` KAFKA_STORAGE_ERROR where an index of them is damaged: what was read must not be given without
-        them. `WouldBlock` with `blocking=False`.
+        `RottenBatch` where an index of them is damaged: what was read must not be given without them. `WouldBlock` with
+        `blocking=False`.
         """
         if not result.size:
             return []
@@ -352,9 +349,8 @@ class ReadableLog:
         try:
             end = log_reader.end_of_read(segments, result, up_to_offset, blocking=blocking)
             return log_reader.aborted_transactions(segments, offset, end, ended_from=offset, blocking=blocking)
-        except CorruptFile as damage:
-            logger.error("aborted_transactions_unknown: log=%s reason=%s", self.topic_partition, damage)
-            what = f"the aborted transactions of {self.topic_partition} are not known: {damage}"
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, what) from damage
+        except CorruptTransactionIndex as damage:
+            flaw = f"lies in a segment whose aborted transactions are not known: {damage}"
+            raise RottenBatch(self.found_rot(damage.base_offset, offset, flaw), offset) from damage
         except OSError as error:
             raise self.folder.fail(error, "reading") from error

@@ -10,6 +10,7 @@ import logging
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tidelog.model.identifiers import Offset
 from tidelog.records.batch import HEADER_SIZE, read_header, read_records
 from tidelog.records.batch_header import SIZE_PREFIX, TRANSACTIONAL_BIT
 from tidelog.records.control import ControlRecordType, control_type
@@ -91,6 +92,11 @@ class TransactionScan:
         stable_offset = min([*self._open.values(), header.next_offset])
         self.aborted.append(AbortedTransaction(header.producer_id, first_offset, header.last_offset, stable_offset))
 
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known what the index should say."""
+        return self._open is not None
+
     def flaws(self, told: Sequence[AbortedTransaction], end_offset: int) -> IndexFlaws | None:
         """Compares with what an index says of markers below `end_offset`, up to where batches were taken; None where
         it says what it should, as far as that is known.
@@ -122,8 +128,12 @@ def _kind(data: Bytes, at: int) -> ControlRecordType:
 
 def transaction_scan(log: Log, segment: Segment) -> TransactionScan | None:
     """Of the log's segment, from its beginning; None for one that was compacted, whose transactions are not whole."""
-    if segment.base_offset < (log.cleaned_offset or 0):
-        return None
+    return None if segment.base_offset < (log.cleaned_offset or 0) else scan_of(log, segment)
+
+
+def scan_of(log: Log, segment: Segment) -> TransactionScan:
+    """Of any of the log's segments, from its beginning. Of one that was compacted it finds what a start would find: a
+    transaction may begin later than its index says, but no record of it lies before."""
     segments = log.segments[: floor_index(log.segments, segment.base_offset)]
     log_start_offset = log.log_start_offset
 
@@ -150,12 +160,36 @@ def transaction_scan(log: Log, segment: Segment) -> TransactionScan | None:
 def compare_transactions(segment: Segment, scan: TransactionScan, end_offset: int) -> IndexFlaws | None:
     """What is wrong in a segment's transaction index, after the scan of all batches below `end_offset`: of markers
     behind it nothing is known. In any thread. OSError."""
+    index = segment.transaction_index
     try:
-        told = segment.transaction_index.entries()
+        return scan.flaws(index.entries(), end_offset)
     except CorruptFile as error:
         logger.warning("transaction_index_damaged: reason=%s", error)
-        told = []
-    return scan.flaws(told, end_offset)
+    told = [each for each in index.entries_from(segment.base_offset) if each.last_offset < end_offset]
+    flaws = scan.flaws(told, end_offset)
+    return IndexFlaws(0, 0, told, end_offset) if flaws is None and scan.is_known else flaws
+
+
+class UnreadableIndex(NamedTuple):
+    """A segment whose transaction index cannot be read."""
+
+    flaws: IndexFlaws | None
+    """What it should hold; None where that is not known."""
+
+
+def find_unreadable_index(segment: Segment, scan: TransactionScan) -> UnreadableIndex | None:
+    """Looks through the segment's batches for what its transaction index should hold; None where that can be read. In
+    any thread. OSError, InvalidBatch."""
+    try:
+        segment.transaction_index.entries()
+    except CorruptFile:
+        end_offset = segment.base_offset
+        for found in segment.headers(0):
+            if found.header.is_transactional:
+                scan.take(segment.batch_bytes(found))
+            end_offset = Offset(found.header.next_offset)
+        return UnreadableIndex(compare_transactions(segment, scan, end_offset))
+    return None
 
 
 def mend_transaction_index(log: Log, segment: Segment, flaws: IndexFlaws) -> None:

@@ -451,6 +451,19 @@ def test_a_damaged_transaction_index_concerns_its_own_partition(broker: Broker, 
     assert values(good) == [b"a"]
 
 
+def test_a_damaged_transaction_index_is_written_anew(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    """At once, from the batches: its readers do not wait until the scrub comes by, if it ever does."""
+    broker.lead("t")
+    index = with_damaged_transactions(broker, "t", batches=3)
+    assert broker.fetch("t", isolation_level=1).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    broker.shell.run_turns()
+    data = broker.fetch("t", isolation_level=1)
+    aborted = [(each.producer_id, each.first_offset) for each in data.aborted_transactions]
+    assert (data.error_code, aborted) == (0, [(1, 0), (1, 2), (1, 4)])
+    assert index.read_bytes()[:2] == bytes(2)
+    assert f"transaction_index_rebuilt: path={index}" in caplog.text
+
+
 def test_a_fetch_of_nothing_is_answered_at_once(broker: Broker) -> None:
     """Without partitions there is nothing to wait for."""
     answer = broker.send(ApiKey.FETCH, 12, messages.FetchRequest(max_wait_ms=500, session_epoch=-1))

@@ -14,6 +14,7 @@ from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_manager import LogManager
 from tidelog.storage.producer_state import AppendOrigin
 from tidelog.storage.transaction_index import ENTRY_SIZE
+from tidelog.storage.transaction_scan import find_unreadable_index, mend_transaction_index, scan_of
 
 CONFIG = LogConfig(index_interval_bytes=200)
 
@@ -174,6 +175,32 @@ def test_a_beginning_that_retention_took_is_known_from_the_snapshot(
     clock.now_ms += 2_000_000
     run(scrub_of(manager, clock))
     assert "transaction_index" not in caplog.text
+
+
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("damage", [flip(0), lambda path: path.write_bytes(path.read_bytes() + b"torn")])
+def test_what_an_unreadable_index_should_hold(tmp_path: Path, number: int, damage: Callable[[Path], None]) -> None:
+    """The batches tell; without those before them, or a snapshot, nothing is known. One that can be read is left."""
+    manager, log = filled(tmp_path, StandingClock())
+    segment, path = log.segments[number], index_of(log, number)
+    content = path.read_bytes()
+    assert find_unreadable_index(segment, scan_of(log, segment)) is None
+    damage(path)
+    found = find_unreadable_index(segment, scan_of(log, segment))
+    assert found is not None
+    assert found.flaws is not None
+    mend_transaction_index(log, segment, found.flaws)
+    assert path.read_bytes() == content
+    if number == 1:
+        log.advance_start(9)
+        log.delete_old_segments(NOW_MS)
+        for snapshot in Path(log.directory).glob("*.snapshot"):
+            snapshot.unlink()
+        damage(path)
+        found = find_unreadable_index(segment, scan_of(log, segment))
+        assert found is not None
+        assert found.flaws is None
+    manager.close()
 
 
 def test_a_cut_during_the_scan_ends_the_comparison(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

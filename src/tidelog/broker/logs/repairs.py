@@ -8,6 +8,8 @@ The replicas are asked as consumers ask, so that brokers of any version answer, 
 watermark (KIP-392). The leader is asked first. What comes is checked as what lies here is, and has to fit into the file
 to the byte: see `storage/repair.py`.
 
+An index of aborted transactions that cannot be read needs no other replica: it is written anew from the batches.
+
 Where no bytes fit, as after compactions that went differently, the whole replica is copied anew (`Recopies`). Where
 that cannot be either, the segment stays as it is, with a line in the log that says what an operator can do; its
 other batches are served. The replicas are asked again from time to time.
@@ -25,6 +27,7 @@ from tidelog.model.identifiers import NO_LEADER_EPOCH, ZERO_TOPIC_ID, BrokerId
 from tidelog.protocol import messages
 from tidelog.storage.repair import Damage, Patch, find_damages, fit, write
 from tidelog.storage.tasks import SimpleTask
+from tidelog.storage.transaction_scan import UnreadableIndex, find_unreadable_index, mend_transaction_index, scan_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -208,16 +211,28 @@ class Repairs:
             return
         log, segment, check = state
         repair.truncations = log.truncations
-        self._in_pool(
-            repair, lambda: find_damages(segment, check), lambda damages: self._found(repair, segment, damages)
-        )
+        scan = scan_of(log, segment)
 
-    def _found(self, repair: _Repair, segment: Segment, damages: list[Damage]) -> None:
+        def look() -> tuple[UnreadableIndex | None, list[Damage]]:
+            damages = find_damages(segment, check)
+            # Of what is damaged not all transactions are known: the index comes when that is mended.
+            return None if damages else find_unreadable_index(segment, scan), damages
+
+        self._in_pool(repair, look, lambda found: self._found(repair, segment, *found))
+
+    def _found(self, repair: _Repair, segment: Segment, index: UnreadableIndex | None, damages: list[Damage]) -> None:
         """Begins a round: reads that want what lies behind a damage pass it by from now on."""
         if repair.log.truncations != repair.truncations:
             # The log was cut meanwhile: other batches may stand where these were.
             self._later(repair, 0)
             return
+        if index is not None and repair.log.segment_check(segment) is not None:
+            if index.flaws is None:
+                path = segment.transaction_index.path
+                logger.error("transaction_index_not_rebuilt: path=%s reason=%s", path, repair.rot.flaw)
+                self._later(repair, FINAL_RETRY_MS)
+                return
+            mend_transaction_index(repair.log, segment, index.flaws)
         segment.rotten = {damage.position: damage.end for damage in damages if damage.end > damage.position}
         if damages and repair.segment is None:
             rot = repair.rot
