@@ -183,10 +183,7 @@ class Segment(SegmentLookups):
             return True
         if self.size > 0 and self.waited_ms(max_timestamp, now_ms) > config.roll_ms - jitter_ms:
             return True
-        offset_index, time_index = self._offset_index, self._time_index
-        if offset_index is None or time_index is None:
-            offset_index, time_index = self.offset_index, self.time_index
-        return offset_index.is_full or time_index.is_full
+        return self._repaired(lambda: self.offset_index.is_full or self.time_index.is_full)
 
     def waited_ms(self, max_timestamp: int, now_ms: int) -> int:
         """The age that `segment.ms` is compared with: by the records' own time if they have one, else since its
@@ -199,7 +196,7 @@ class Segment(SegmentLookups):
     def become_inactive(self) -> None:
         """The last time entry is written, the indexes are trimmed: nothing will be appended any more."""
         self.make_index_files()
-        self._finish_indexes()
+        self._repaired(self._finish_indexes)
         with self.log_file as file:
             if file.size() != self.size:
                 file.truncate(self.size)
@@ -330,7 +327,7 @@ class Segment(SegmentLookups):
 
     def close(self) -> bool:
         """Finishes the indexes, as Kafka does, and closes the files; true if that changed a file."""
-        changed = (self._preallocated or self._is_unfinished) and self._finish_indexes()
+        changed = (self._preallocated or self._is_unfinished) and self._repaired(self._finish_indexes)
         if self.config.preallocate or self._is_torn:
             with self.log_file as file:
                 if file.size() != self.size:

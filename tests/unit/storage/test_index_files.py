@@ -10,6 +10,7 @@ import pytest
 from tests.unit.storage.support import NOW_MS, FaultyDisk, batch, fill, open_log, read_all
 
 from tidelog.model.errors import KafkaError
+from tidelog.records.batch import patch
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_manager import LogManager
@@ -138,6 +139,31 @@ def test_indexes_without_a_log_go_in_the_same_order_each_time(tmp_path: Path, ca
     removed = [record.args[2] for record in caplog.records if record.msg.startswith("orphaned_index_removed")]  # type: ignore[index]
     assert removed == suffixes
     assert files(tmp_path, 90) == []
+    manager.close(8)
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("step", ["append", "follow", "retain"])
+def test_a_log_goes_on_though_an_index_was_damaged_since_it_was_loaded(tmp_path: Path, suffix: str, step: str) -> None:
+    """Those of an idle partition are looked at again with its next batch: they are written anew, and it is taken."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 9)
+    manager.close(7)
+    manager, log = open_log(tmp_path, config=CONFIG)
+    index = tmp_path / "topicone-0" / f"{0:020d}{suffix}"
+    index.write_bytes(index.read_bytes() + bytes(5))
+    if step == "append":
+        fill(log, 1)
+    elif step == "follow":
+        sent = batch(b"sent")
+        patch(sent, 0, base_offset=9, leader_epoch=0)
+        log.append_as_follower(sent)
+    else:
+        log.update_high_watermark(9)
+        assert log.delete_old_segments(NOW_MS + CONFIG.retention_ms + 10) == 1
+        assert (log.log_start_offset, log.log_end_offset) == (9, 9)
+        return
+    assert [record.offset for record in read_all(log)] == list(range(10))
     manager.close(8)
 
 
