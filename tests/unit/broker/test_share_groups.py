@@ -8,7 +8,9 @@ from typing import Any
 from tests.unit.broker.several import Brokers, run
 from tests.unit.broker.share_members import SETTINGS, Member, Topic, until
 
-from tidelog.model.errors import ErrorCode
+from tidelog.broker.deferred import Deferred
+from tidelog.coordinator.share_state.events import DeleteState
+from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 from tidelog.quotas.entities import USER, Entity, QuotaKey
 
@@ -136,6 +138,44 @@ def test_offsets_are_shown_altered_and_deleted_with_the_group(tmp_path: Path) ->
             await newest.heartbeat()
             assert await delete() == ErrorCode.NONE
             assert await shown() == []
+
+    run(check())
+
+
+def test_a_deletion_that_failed_half_way_is_ended_by_the_next_one(tmp_path: Path) -> None:
+    """The share coordinator cannot be asked once: a later group of the name must not go on where this one was."""
+
+    async def check() -> None:
+        async with Brokers(str(tmp_path), SETTINGS) as brokers:
+            await brokers.start(0)
+            topic = Topic(brokers)
+            await topic.create()
+            connection = await brokers.connect(0)
+
+            async def delete() -> int:
+                answer = await connection.request(messages.DeleteGroupsRequest(groups_names=["g"]))
+                return int(answer.results[0].error_code)
+
+            former = await Member(topic, "former").join()
+            await topic.produce(10)
+            await former.acquire()
+            assert await former.acknowledge((0, 4, 1), epoch=-1) == ErrorCode.NONE
+            former.member_epoch = -1
+            await former.heartbeat()
+            requests = brokers.running[0].node.sharing.offsets._requests
+            ask = requests.ask
+
+            def fail(event: Any) -> Deferred[Any]:
+                del requests.ask
+                assert isinstance(event, DeleteState)
+                return Deferred.failed(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+            requests.ask = fail  # type: ignore[method-assign]
+            assert await delete() == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert requests.ask == ask
+            assert await delete() == ErrorCode.NONE
+            later = await Member(topic, "later").join()
+            assert await later.acquire() == [(0, 9, 1)]
 
     run(check())
 

@@ -197,10 +197,11 @@ class ShareOffsets:
                 except KafkaError as error:
                     answer.complete(error)
                     return
-                if stored.error is not ErrorCode.NONE or not stored.is_empty or not stored.partitions:
+                topics = [*stored.partitions, *stored.deleting]
+                if stored.error is not ErrorCode.NONE or not stored.is_empty or not topics:
                     answer.complete(None)
                 else:
-                    self.delete(group, list(stored.partitions)).on_complete(deleted)
+                    self.delete(group, topics).on_complete(deleted)
 
             self.stored(group).on_complete(found)
             return answer

@@ -110,6 +110,8 @@ class StoredPartitions:
     is_empty: bool = True
     """Whether the group has no members."""
     partitions: Partitions = field(default_factory=lambda: NO_PARTITIONS)
+    deleting: Partitions = field(default_factory=lambda: NO_PARTITIONS)
+    """Whose state was to be deleted, and may be there still: a deletion has failed, or its end was not written down."""
     names: Mapping[TopicId, str] = field(default_factory=dict)
     """Of topics that have gone, too."""
 
@@ -138,7 +140,7 @@ class PreparedOffsets:
 @value
 class PrepareDeletion:
     """DeleteShareGroupOffsets: the state of topics is about to be deleted. Answered by StoredPartitions, of those that
-    have any. NON_EMPTY_GROUP while the group has members."""
+    have any, or may have some left. NON_EMPTY_GROUP while the group has members."""
 
     request_id: int
     group: str

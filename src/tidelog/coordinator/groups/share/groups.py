@@ -164,8 +164,17 @@ class ShareGroups(ModernGroups[ShareGroup, ShareTurn]):
         stored = group.stored
         partitions = united(stored.initializing, stored.initialized)
         return StoredPartitions(
-            ErrorCode.NONE, is_empty=group.is_empty, partitions=partitions, names=dict(stored.names)
+            ErrorCode.NONE,
+            is_empty=group.is_empty,
+            partitions=partitions,
+            deleting=self._all_partitions(stored.deleting),
+            names=dict(stored.names),
         )
+
+    def _all_partitions(self, topic_ids: Set[TopicId]) -> Partitions:
+        """Of topics of which only the ids are known; nothing of those that are gone."""
+        names, topics = self._topics.names, self._topics.topics
+        return {each: frozenset(range(topics[names[each]].layout.partitions)) for each in topic_ids if each in names}
 
     def _prepare_offsets(self, now_ms: int, event: PrepareOffsets, result: GroupResult) -> None:
         def decide(turn: ShareTurn) -> PreparedOffsets:
@@ -190,10 +199,12 @@ class ShareGroups(ModernGroups[ShareGroup, ShareTurn]):
         if group is not None and not group.is_empty:
             reply = StoredPartitions(ErrorCode.NON_EMPTY_GROUP, _NOT_EMPTY)
         elif group is not None:
-            partitions = {each: some for each, some in reply.partitions.items() if each in event.topics}
+            known = united(reply.partitions, reply.deleting)
+            partitions = {each: some for each, some in known.items() if each in event.topics}
             reply = StoredPartitions(ErrorCode.NONE, partitions=partitions, names=reply.names)
-            if partitions:
-                result.writes.append(records.stored_state(event.group, group.stored.deletion_begun(partitions)))
+            after = group.stored.deletion_begun(partitions)
+            if after != group.stored:
+                result.writes.append(records.stored_state(event.group, after))
         result.replies.append((event.request_id, reply))
 
     def _deleted(self, now_ms: int, event: StateDeleted, result: GroupResult) -> None:

@@ -11,12 +11,15 @@ from tidelog.coordinator.groups.consumer.member import Partitions
 from tidelog.coordinator.groups.offset_events import ExpireOffsets
 from tidelog.coordinator.groups.share.events import (
     ForgetTopics,
+    PrepareDeletion,
     PreparedOffsets,
     PrepareOffsets,
     ShareGroupPartitions,
     ShareHeartbeat,
     ShareHeartbeatReply,
+    StateDeleted,
     StateInitialized,
+    StoredPartitions,
 )
 from tidelog.coordinator.groups.share.group import ShareGroup
 from tidelog.model.errors import ErrorCode
@@ -145,6 +148,26 @@ def test_what_is_left_of_a_deleted_topic_is_forgotten(shares: Shares) -> None:
     writes = len(shares.world.log)
     shares.world._handle(ForgetTopics(frozenset({A})))
     assert len(shares.world.log) == writes
+
+
+def test_state_whose_deletion_has_failed_is_deleted_with_the_next_attempt(shares: Shares) -> None:
+    reply = shares.heartbeat()
+    shares.made(both(), reply.state_epoch)
+    shares.epochs["m"] = -1
+    shares.heartbeat()
+
+    def prepare() -> StoredPartitions:
+        reply: StoredPartitions = shares.world.ask(lambda request_id: PrepareDeletion(request_id, "s", [A]))
+        return reply
+
+    assert prepare().partitions == both()
+    writes = len(shares.world.log)
+    assert prepare().partitions == both()
+    assert len(shares.world.log) == writes
+    stored = shares.world.ask(lambda request_id: ShareGroupPartitions(request_id, "s"))
+    assert (stored.partitions, stored.deleting) == ({}, both())
+    shares.world.ask(lambda request_id: StateDeleted(request_id, "s", [A]))
+    assert prepare().partitions == {}
 
 
 def test_what_could_not_be_made_is_asked_for_by_the_next_heartbeat(shares: Shares) -> None:
