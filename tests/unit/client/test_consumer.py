@@ -140,6 +140,25 @@ async def test_progress_is_committed_while_the_caller_works_or_waits() -> None:
         assert broker.committed == {0: 3}
 
 
+@pytest.mark.parametrize("named", [True, False])
+async def test_what_was_committed_by_hand_of_the_batch_in_hand_is_not_taken_back(named: bool) -> None:
+    """Neither by the next commit that comes by itself, nor when the batch's handling fails after it."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 5)
+
+        async def fails() -> None:
+            async with consuming(broker, auto_commit_interval_s=0.02) as consumer:
+                await read(consumer, 5)
+                await consumer.commit({T0: 3} if named else None)
+                await some_heartbeats(broker)
+                assert broker.committed == {0: 3 if named else 5}
+                raise RuntimeError("no good")
+
+        with pytest.raises(RuntimeError, match="no good"):
+            await fails()
+        assert broker.committed == {0: 3 if named else 5}
+
+
 async def test_commits_by_hand() -> None:
     """Of all that was given, or of offsets that the caller names; nothing by itself."""
     with GroupBroker() as broker:

@@ -83,6 +83,9 @@ class Consumer:
         self._look = asyncio.Event()
         """Set: the topics are to be asked for now."""
         self._in_hand: tuple[TopicPartition, int] | None = None
+        """The partition of the batch that the caller works on, and from which offset on that is not done."""
+        self._commits_by_hand = 0
+        """That are under way."""
         self._given_to: GroupMember | None = None
         self._settling: asyncio.Task[None] | None = None
         self._committing: asyncio.Task[None] | None = None
@@ -401,10 +404,25 @@ class Consumer:
         self._require_open()
         if self._commits is None:
             raise ValueError("a consumer without a group commits nothing")
-        if offsets is None:
-            await self._ownership.commit(self._ownership.uncommitted())
+        chosen = self._ownership.uncommitted() if offsets is None else judged_offsets(offsets)
+        self._commits_by_hand += 1
+        try:
+            await self._ownership.commit(chosen)
+        finally:
+            self._commits_by_hand -= 1
+            self._count_as_done(chosen)
+
+    def _count_as_done(self, committed: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """What the caller has committed of the batch in hand is no more in hand: no commit that comes by itself is to
+        take it back."""
+        if self._in_hand is None:
             return
-        await self._ownership.commit(judged_offsets(offsets))
+        topic_partition, offset = self._in_hand
+        told, given = committed.get(topic_partition), self._ownership.positions.get(topic_partition)
+        if told is None or given is None or not offset < told.offset <= given:
+            return
+        if self._ownership.is_committed(topic_partition, told.offset):
+            self._in_hand = (topic_partition, told.offset)
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         """What the group committed for these; those without a commit are left out."""
@@ -418,7 +436,8 @@ class Consumer:
         """Commits what is done every `auto_commit_interval_s`: all that was given, but for the batch in hand."""
         while True:
             await asyncio.sleep(self._settings.auto_commit_interval_s)
-            await self._ownership.commit_quietly(besides=self._in_hand)
+            if not self._commits_by_hand:  # Behind one, it could take back what that commits of the batch in hand.
+                await self._ownership.commit_quietly(besides=self._in_hand)
 
     def _start_committing(self) -> None:
         if self._committing is None and self._settings.auto_commit and self._commits is not None:

@@ -293,6 +293,10 @@ class Ownership:
             if position is not None and self._committed.get(tp) != position
         }
 
+    def is_committed(self, topic_partition: TopicPartition, offset: int) -> bool:
+        """Whether this offset is what was committed of a partition last."""
+        return self._committed.get(topic_partition) == offset
+
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset], timeout_s: float | None = None) -> None:
         """Commits each partition by itself, and remembers what is no news any more; raises the first refusal."""
         await self._commit(offsets, self._topics_read(offsets), timeout_s)
