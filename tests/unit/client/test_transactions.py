@@ -445,6 +445,31 @@ async def test_no_commit_after_offsets_that_were_refused_on_their_way() -> None:
         assert broker.ended == [False]
 
 
+@pytest.mark.parametrize("version", [1, 2])
+async def test_no_commit_after_offsets_whose_sender_was_cancelled(version: int) -> None:
+    """They may arrive behind the transaction's end: the next one has another epoch, so that they are not its own."""
+    with GroupBroker(partitions=1) as broker:
+        broker.transaction_version = version
+        held = Held(broker, ApiKey.TXN_OFFSET_COMMIT)
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, SETTINGS) as producer:
+            await producer.begin()
+            offsets = asyncio.create_task(producer.send_offsets({T0: 7}, GroupMember("g")))
+            await eventually(held.came.is_set)
+            offsets.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await offsets
+            try:
+                with pytest.raises(TransactionFailed, match="can only be aborted"):
+                    await producer.commit()
+                await producer.abort()
+                async with producer.transaction():
+                    await producer.send("t", b"a")
+            finally:
+                held.may_go.set()
+        assert broker.ended == [False, True]
+        assert [epoch for _, epoch, _, _ in producer_ids(broker)] == [2]
+
+
 @pytest.mark.parametrize("by_block", [True, False])
 async def test_a_commit_that_was_cancelled_and_carried_out_is_no_end_of_the_producer(by_block: bool) -> None:
     """The coordinator refuses to abort what is committed; the abort says so, and the next transaction can begin."""

@@ -178,14 +178,21 @@ class TransactionManager:
     async def send_offsets(self, offsets: Mapping[TopicPartition, CommittedOffset], member: GroupMember) -> None:
         """Makes a consumer's offsets part of the transaction: they are committed if and when it is (KIP-447).
 
-        KafkaError (UNKNOWN_TOPIC_ID), after which it can only be aborted, where a topic is not the one that was read.
+        KafkaError (UNKNOWN_TOPIC_ID), after which it can only be aborted, where a topic is not the one that was read;
+        so it is where the caller is cancelled.
         """
         self.require(ProducerTransactionState.OPEN)
         begun = self.begun
         async with self._telling_offsets:
             self.require_same(begun)
-            if offsets:
-                await self._tell_offsets(offsets, member)
+            try:
+                if offsets:
+                    await self._tell_offsets(offsets, member)
+            except (ClientError, asyncio.CancelledError):
+                # They may arrive behind the transaction's end, and must not be taken for the next one's.
+                self._needs_new_epoch = True
+                self.break_off(TransactionFailed("its offsets were not answered"))
+                raise
 
     async def _tell_offsets(self, offsets: Mapping[TopicPartition, CommittedOffset], member: GroupMember) -> None:
         if not self.implicit and member.group not in self._added_groups:
