@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -32,9 +33,12 @@ class Answering:
         self.closed = False
         self.address = "there:1"
         self.versions: dict[Any, tuple[int, int]] = {}
+        self.meanwhile: Callable[[], object] = lambda: None
+        """Called while a request is on its way."""
 
     async def request(self, message: Any, *, timeout_s: float) -> Any:
         request = message.build(1)
+        self.meanwhile()
         self.epochs.append(request.share_session_epoch)
         if not self.codes:
             await asyncio.sleep(timeout_s)
@@ -56,8 +60,10 @@ class Routing:
         return deadline.remaining_s > 0
 
 
-def leaving(connection: Answering, *, timeout_s: float = 60.0) -> list[AcknowledgeResult]:
-    """What is told of two accepted records when the consumer closes."""
+def leaving(
+    connection: Answering, *, timeout_s: float = 60.0, count: int = 3, looks: bool = False
+) -> list[AcknowledgeResult]:
+    """What is told of two accepted records, of `count`, when the consumer closes; `looks`: and polls meanwhile."""
     told: list[AcknowledgeResult] = []
 
     async def run(flow: Any) -> Any:
@@ -67,7 +73,9 @@ def leaving(connection: Answering, *, timeout_s: float = 60.0) -> list[Acknowled
     leader = Leader(cluster, 1, "g", "m", ShareConsumerSettings(), told.extend)
     leader._connection = cast(Connection, connection)
     leader._session.fetch([P0], {})
-    delivery = Delivery(P0, T0, range(3), lock_ends_at=time.monotonic() + 1_000)
+    if looks:
+        connection.meanwhile = leader.look
+    delivery = Delivery(P0, T0, range(count), lock_ends_at=time.monotonic() + 1_000)
     delivery.say(0, AcknowledgeType.ACCEPT)
     delivery.say(1, AcknowledgeType.ACCEPT)
     leader.deliveries.append(delivery)
@@ -81,6 +89,13 @@ def test_a_refusal_for_now_is_asked_again_before_the_session_ends() -> None:
     connection = Answering(ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NONE)
     assert leaving(connection) == [AcknowledgeResult(T0, 0, 1, AcknowledgeType.ACCEPT, None)]
     assert connection.epochs == [1, 2, 3, FINAL_EPOCH]
+
+
+def test_what_is_on_its_way_is_not_forgotten_before_its_answer() -> None:
+    """All that came together is spoken of in one request, and another poll looks what is done meanwhile."""
+    connection = Answering(ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NONE)
+    told = leaving(connection, count=2, looks=True)
+    assert told == [AcknowledgeResult(T0, 0, 1, AcknowledgeType.ACCEPT, None)]
 
 
 def test_what_a_broker_cannot_take_is_told_as_failed() -> None:

@@ -245,6 +245,11 @@ class Taken:
         return bool(self._parts)
 
     @property
+    def deliveries(self) -> list[Delivery]:
+        """Of which something was taken."""
+        return [delivery for delivery, _ in self._parts]
+
+    @property
     def renews(self) -> bool:
         """Whether a lock is to be renewed."""
         return any(each.type == AcknowledgeType.RENEW for _, said in self._parts for each in said)

@@ -226,17 +226,25 @@ class Leader:
                     fetched.deliveries.append(delivery)
                     if damage is not None:
                         fetched.damage.append(damage)
-        self._told(taken.answered(fetched.refusals, now, self.lock_s))
+        self._told(self._answered(taken, fetched.refusals, self.lock_s))
         self.deliveries += fetched.deliveries
         self.look()
         return fetched
 
     def _acknowledged(self, response: Any, taken: Taken) -> list[AcknowledgeResult]:
         lock_ms = response.acquisition_lock_timeout_ms
-        results = taken.answered(
-            self._refusals(response, taken, "error"), time.monotonic(), lock_ms / 1000 if lock_ms else self.lock_s
+        results = self._answered(
+            taken, self._refusals(response, taken, "error"), lock_ms / 1000 if lock_ms else self.lock_s
         )
         self.look()
+        return results
+
+    def _answered(
+        self, taken: Taken, refusals: Mapping[SharedPlace, KafkaError], lock_s: float | None
+    ) -> list[AcknowledgeResult]:
+        results = taken.answered(refusals, time.monotonic(), lock_s)
+        # While it was on its way, a `look` has dropped what was taken as a whole. It may be to be told again.
+        self.deliveries += [each for each in taken.deliveries if each not in self.deliveries]
         return results
 
     def _refusals(self, response: Any, taken: Taken, which: str) -> dict[SharedPlace, KafkaError]:
