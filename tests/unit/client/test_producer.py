@@ -556,6 +556,16 @@ async def test_partitions_that_were_added_are_found() -> None:
             assert {(await each.place()).topic_partition.partition for each in deliveries} == {0, 1, 2}
 
 
+async def test_a_partition_that_was_just_added_takes_records_at_once() -> None:
+    """One that is named, and is not known, is asked for before it is refused."""
+    with LogBroker(partitions=1) as broker:
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, ProducerSettings(linger_ms=0)) as producer:
+            await (await producer.send("t", b"one")).place()
+            broker.partitions = 3
+            place = await (await producer.send("t", b"more", partition=2)).place()
+            assert place.topic_partition == TopicPartition("t", 2)
+
+
 async def test_a_key_keeps_its_partition_while_a_leader_is_being_looked_for() -> None:
     """A consumer that shares the cluster has met a leader that is away; a partition that is named is there, too."""
     with LogBroker(partitions=2) as broker:

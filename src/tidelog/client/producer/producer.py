@@ -136,7 +136,7 @@ class Producer:
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
-        """Queues a record; waits only while `buffer_memory` is taken or the topic is not known yet.
+        """Queues a record; waits only while `buffer_memory` is taken or the topic, or its partition, is not known yet.
 
         `partition` None: where the settings' partitioner says. `timestamp` is in ms since 1970, None: now. TypeError or
         ValueError for what is no record, KafkaError when the topic or the partition does not exist, InvalidPartition
@@ -153,6 +153,8 @@ class Producer:
         view = self._routing.topics.get(topic)
         if view is None:
             view = await self._waited(self._find_topic(topic))
+        if type(partition) is int and partition not in view.partitions and partition >= 0:
+            view = await self._waited(self._look_again(view))
         statistics = sender.statistics
         if statistics.bytes_waiting + size > self._settings.buffer_memory:
             await self._waited(self._wait_for_room(size))
@@ -321,6 +323,11 @@ class Producer:
             (topic,), self._routing.deadline(), create=self._settings.create_topics
         )
         return (await self._cluster.run(operation))[topic]
+
+    async def _look_again(self, view: TopicView) -> TopicView:
+        """The topic as brokers have it now: partitions may have been added since it was looked at."""
+        await self._cluster.run(self._routing.refresh((view.name,), self._routing.deadline()))
+        return self._routing.topics.get(view.name, view)
 
     def _choose(self, target: _Target, key: bytes | None, value: bytes | None, size: int) -> int:
         partitioner, partitions = target.partitioner, target.partitions
