@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.unit.broker.several import Brokers, run
 from tests.unit.broker.share_members import SETTINGS, Member, Topic, until
+from tests.waiting import eventually
 
+from tidelog.broker.cluster.metadata_cache import MetadataCache
 from tidelog.broker.deferred import Deferred
-from tidelog.coordinator.share_state.events import DeleteState
+from tidelog.coordinator.share_state.events import DeleteState, InitializeState, ShareKey
 from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import TopicId
 from tidelog.protocol import messages
 from tidelog.quotas.entities import USER, Entity, QuotaKey
 
@@ -176,6 +180,29 @@ def test_a_deletion_that_failed_half_way_is_ended_by_the_next_one(tmp_path: Path
             assert await delete() == ErrorCode.NONE
             later = await Member(topic, "later").join()
             assert await later.acquire() == [(0, 9, 1)]
+
+    run(check())
+
+
+def test_records_are_those_of_the_topic_whose_id_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker hears of the next topic of a name before it has given the former one's replica up: what members said
+    of the former one's records would be kept as said of the next one's."""
+
+    async def check() -> None:
+        async with Brokers(str(tmp_path), SETTINGS) as brokers:
+            await brokers.start(0)
+            topic = Topic(brokers)
+            await topic.create()
+            member = await Member(topic, "m").join()
+            await topic.produce(3)
+            following = TopicId(bytes(range(16)))
+            made = InitializeState(0, ShareKey("g", following, 0), 2, 0, 0)
+            made_outcome = brokers.running[0].node.sharing.offsets._requests.ask(made)
+            await eventually(lambda: made_outcome.done)
+            monkeypatch.setattr(MetadataCache, "topic_name", lambda self, topic_id: "t")
+            topic.id = following
+            refused = await until(member.fetch, lambda answer: answer.error_code or answer.acquired_records)
+            assert (refused.error_code, refused.acquired_records) == (ErrorCode.UNKNOWN_TOPIC_ID, [])
 
     run(check())
 

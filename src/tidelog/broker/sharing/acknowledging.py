@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
 from tidelog.security.access import Operation, ResourceType
 from tidelog.sharing.partition import Acknowledgement, AcknowledgeType
 from tidelog.sharing.sessions import SharedPlace, ShareSession, ShareSessions
@@ -37,7 +37,11 @@ def replica_of(node: Surroundings, context: RequestContext, place: SharedPlace) 
     topic_partition = TopicPartition(topic, place.partition)
     if node.metadata.image.partition(topic_partition) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return node.replicas.leader(topic_partition)
+    replica = node.replicas.leader(topic_partition)
+    if replica.topic_id not in (ZERO_TOPIC_ID, place.topic_id):
+        # It is that of a former topic of the name, which this broker has yet to give up.
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    return replica
 
 
 def acknowledge(
