@@ -367,6 +367,18 @@ def test_a_recreated_topic_has_its_own_templates(broker: Broker) -> None:
     assert old.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
+def test_records_for_a_topic_go_into_no_former_one_of_its_name(broker: Broker) -> None:
+    """The broker was told of the next topic, and has yet to give the former one's replica up: what was acknowledged
+    there would go with it."""
+    broker.produce("t", version=13)
+    following = bytes(range(16))
+    (refused,) = broker.lead("t", topic_id=following).topics
+    assert refused.partition_errors[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
+    answer = broker.produce("t", version=13, topic_id=following)
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert broker.replica("t").log.log_end_offset == 1
+
+
 @pytest.mark.parametrize("topics", [1, 2])
 def test_a_producer_that_is_gone_leaves_nothing_behind(start_broker, topics: int) -> None:
     """When its connection closes, what waited for the flush is dropped, however long its timeout was."""

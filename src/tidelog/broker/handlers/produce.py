@@ -380,6 +380,9 @@ def _append(
     if topic in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
     replica = outcome.replica = node.replicas.leader(topic_partition)
+    if version >= TOPIC_IDS_SINCE and replica.topic_id not in (ZERO_TOPIC_ID, outcome.answer.topic_id):
+        # It is that of a former topic of the name, which this broker has yet to give up.
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     acks, transactional_id = request.acks, request.transactional_id
     if transactional_id is None or not _is_transactional(records) or len(records) < HEADER_SIZE:
         outcome.info = node.replicas.append(replica, records, required_acks=acks)
