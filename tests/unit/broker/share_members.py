@@ -34,7 +34,7 @@ async def until(ask: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool])
 
 
 class Topic:
-    """A topic of one partition, and a share group that begins with its first record."""
+    """A topic of one partition, and a share group that begins with its first record, unless `create` says otherwise."""
 
     def __init__(self, brokers: Brokers, name: str = "t", group: str = "g") -> None:
         self.brokers = brokers
@@ -43,14 +43,14 @@ class Topic:
         self.leader = 0
         self.coordinator = 0
 
-    async def create(self, factor: int = 1) -> None:
+    async def create(self, factor: int = 1, *, begins: str = "earliest") -> None:
         request = messages.CreateTopicsRequest
         connection = await self.brokers.connect(0)
         topic = request.CreatableTopic(name=self.name, num_partitions=1, replication_factor=factor)
         await connection.request(request(topics=[topic], timeout_ms=10_000))
         await self.look_up()
         configs = messages.IncrementalAlterConfigsRequest
-        entry = configs.AlterableConfig(name="share.auto.offset.reset", value="earliest")
+        entry = configs.AlterableConfig(name="share.auto.offset.reset", value=begins)
         resource = configs.AlterConfigsResource(resource_type=32, resource_name=self.group, configs=[entry])
         assert not (await connection.request(configs(resources=[resource]))).responses[0].error_code
         find = messages.FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group])

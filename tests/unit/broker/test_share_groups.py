@@ -88,6 +88,44 @@ def test_what_is_stored_outlives_a_leader_and_a_coordinator(tmp_path: Path) -> N
     run(check())
 
 
+@pytest.mark.parametrize("dies", [True, False])
+def test_a_group_that_has_begun_at_the_end_goes_on_where_it_began(tmp_path: Path, dies: bool) -> None:
+    """Also before anything of it is acknowledged: for the next leader, and for a member that comes when no other one is
+    there, the end is a later one, and what lies between would be nobody's."""
+
+    async def check() -> None:
+        factors = {
+            "offsets.topic.replication.factor": 2,
+            "share.coordinator.state.topic.replication.factor": 2,
+            "default.replication.factor": 2,
+        }
+        async with Brokers(str(tmp_path), SETTINGS | factors) as brokers:
+            await brokers.start(0, 1)
+            topic = Topic(brokers)
+            await topic.create(2, begins="latest")
+            a = await Member(topic, "a").join()
+            await topic.produce(2)
+            await a.fetch()
+            sharing = brokers.running[topic.leader].node.sharing
+            await eventually(lambda: sharing.partitions.known("g", topic.id, 0) is not None)
+            if dies:
+                await topic.produce(10)
+                assert await a.acquire() == [(2, 11, 1)]
+                await brokers.stop(topic.leader)
+                await topic.look_up()
+            else:
+                a.connection.close()
+                await eventually(lambda: len(sharing.sessions) == 0)
+                await topic.produce(10)
+            b = Member(topic, "b")
+            await b.connect()
+            await until(b.fetch, lambda answer: not answer.error_code)
+            await topic.produce(1)
+            assert (await b.acquire())[0][0] == 2
+
+    run(check())
+
+
 def test_offsets_are_shown_altered_and_deleted_with_the_group(tmp_path: Path) -> None:
     async def check() -> None:
         async with Brokers(str(tmp_path), SETTINGS) as brokers:

@@ -145,13 +145,17 @@ class LedSharePartition:
         self._requests.ask(event).on_complete(settle)
 
     def _resolve_start(self, reply: StateReply, settings: Callable[[], ShareSettings]) -> None:
-        """Begins where the group's setting says."""
+        """Begins where the group's setting says.
+
+        But for the log's start, that is another offset each time it is asked for. So it is stored before a record is
+        given out: otherwise the next leader passes over what was delivered, and not acknowledged.
+        """
         known = settings()
         log, limit = self.replica.log, self.limit(known)
         if known.auto_offset_reset == EARLIEST:
             self._begin(reply, log.log_start_offset, known)
         elif known.auto_offset_reset != BY_DURATION:
-            self._begin(reply, limit, known)
+            self._store_start(reply, limit, settings)
         else:
             since_ms = self._node.clock.wall_ms() - known.reset_duration_ms
 
@@ -161,10 +165,24 @@ class LedSharePartition:
                 except (KafkaError, StorageError) as error:
                     self._failed(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
                     return
-                self._begin(reply, limit if record is None else record[1], settings())
+                self._store_start(reply, limit if record is None else record[1], settings)
 
             look_up = InDirectories((log.owner.path,), lambda: log.offset_for_timestamp(since_ms, up_to_offset=limit))
             self._node.shell.in_pool(look_up).on_complete(found)
+
+    def _store_start(self, reply: StateReply, start_offset: int, settings: Callable[[], ShareSettings]) -> None:
+        now_ms = self._node.clock.wall_ms()
+        event = WriteState(0, self.key, reply.state_epoch, self.leader_epoch, start_offset, [], now_ms, 0)
+
+        def settle(outcome: Deferred[StateReply]) -> None:
+            try:
+                outcome.result()
+            except KafkaError as error:
+                self._failed(error)
+            else:
+                self._begin(reply, start_offset, settings())
+
+        self._requests.ask(event).on_complete(settle)
 
     def _begin(self, reply: StateReply, start_offset: int, settings: ShareSettings) -> None:
         self.state_epoch = reply.state_epoch
