@@ -179,7 +179,8 @@ class RefusedWithBatch(ClientError):
 class OffsetOutOfRange(KafkaError):
     """An offset that the partition no longer has, or does not have yet.
 
-    `start` is the log start offset and `end` the high watermark when the broker was asked; -1 where it did not say.
+    `start` is the log start offset and `end` the high watermark (for a reader of committed records the last stable
+    offset) when the broker was asked; -1 where it did not say.
     """
 
     def __init__(self, topic_partition: TopicPartition, offset: int, start: int, end: int) -> None:

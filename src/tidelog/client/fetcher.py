@@ -539,7 +539,12 @@ class Fetcher:
         """
         answers: list[OffsetFound] = []
         for question in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP):
-            operation = list_offsets(self._routing, {topic_partition: question}, timeout_s=ANSWER_S_MAX)
+            operation = list_offsets(
+                self._routing,
+                {topic_partition: question},
+                isolation=self._settings.isolation,
+                timeout_s=ANSWER_S_MAX,
+            )
             try:
                 answer = (await self._cluster.run(operation))[topic_partition]
             except (ConnectionFailed, RequestTimedOut) as error:

@@ -24,7 +24,7 @@ from tidelog.client.consumer.ownership import Ownership
 from tidelog.client.consumer.placement import Placement
 from tidelog.client.coordination import CoordinatorConnection
 from tidelog.client.errors import CommitRefused, Fenced, InvalidResponse, NoOffset, RequestTimedOut, TopicChanged
-from tidelog.client.fetching import FetchSettings
+from tidelog.client.fetching import READ_COMMITTED, FetchSettings
 from tidelog.client.member_data import decode_subscription, encode_subscription
 from tidelog.client.offsets import CommittedOffset, GroupMember
 from tidelog.client.retries import RetryPolicy
@@ -204,6 +204,26 @@ async def test_an_offset_that_is_gone_is_reset() -> None:
         async with consuming(broker) as consumer:
             assert await read(consumer, 3) == [(0, 0), (0, 1), (0, 2)]
             assert consumer.position(T0) == 3
+
+
+async def test_a_reset_to_the_end_is_to_the_end_of_what_may_be_read() -> None:
+    """With read_committed to the last stable offset: behind it are records that will be committed, and read, later."""
+    fetch = FetchSettings(isolation=READ_COMMITTED, partition_max_bytes=1 << 20)
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 3)
+        async with consuming(broker, auto_offset_reset="latest", fetch=fetch) as consumer:
+            while not consumer.assignment:
+                await consumer.poll(0.05)
+            consumer.seek(T0, 99)
+            seen = len(broker.asked(ApiKey.LIST_OFFSETS))
+            while len(broker.asked(ApiKey.LIST_OFFSETS)) < seen + 2:
+                assert await consumer.poll(0.05) is None
+        isolations = {
+            request.isolation_level
+            for request in broker.asked(ApiKey.LIST_OFFSETS)[seen:]
+            if request.topics[0].partitions[0].timestamp == -1
+        }
+        assert isolations == {READ_COMMITTED}
 
 
 async def test_paused_partitions_give_nothing() -> None:
