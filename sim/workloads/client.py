@@ -49,6 +49,7 @@ VERSIONS: Final = {
     ApiKey.LEAVE_GROUP: 5,
     ApiKey.OFFSET_COMMIT: 9,
     ApiKey.OFFSET_FETCH: 9,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
     ApiKey.OFFSET_DELETE: 0,
     ApiKey.DELETE_GROUPS: 2,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: 1,
@@ -267,6 +268,24 @@ class Router:
             self.forget(partition)
             raise ConnectionError(ErrorCode(result.error_code).name)
         return int(result.offset)
+
+    async def end_of_epoch(self, partition: TopicPartition, epoch: int) -> tuple[int, int]:
+        """The greatest leader epoch up to `epoch` that the leader's log has, and where it ends. OSError,
+        TimeoutError."""
+        leader = self.leader(partition)
+        if leader is None or leader.broker_id < 0:
+            raise ConnectionError(f"{partition} has no leader")
+        kind = messages.OffsetForLeaderEpochRequest
+        wanted = kind.OffsetForLeaderPartition(
+            partition=partition.partition, current_leader_epoch=leader.epoch, leader_epoch=epoch
+        )
+        request = kind(replica_id=-1, topics=[kind.OffsetForLeaderTopic(topic=partition.topic, partitions=[wanted])])
+        response = await self.ask(leader.broker_id, ApiKey.OFFSET_FOR_LEADER_EPOCH, request)
+        ((result,),) = [topic.partitions for topic in response.topics]
+        if result.error_code:
+            self.forget(partition)
+            raise ConnectionError(ErrorCode(result.error_code).name)
+        return int(result.leader_epoch), int(result.end_offset)
 
     def close(self) -> None:
         for client in self.brokers.values():

@@ -56,6 +56,8 @@ class Reader:
         """Of the partition, when it was last asked for."""
         self.records: list[Record] = []
         """What the last answer gave."""
+        self.epochs: dict[int, int] = {}
+        """[offset] -> leader epoch of the same."""
 
     @property
     def target(self) -> int:
@@ -127,6 +129,9 @@ class Reader:
         )
         self.high_watermark, self.log_start = result.high_watermark, result.log_start_offset
         self.records = [record for batch in batches for record in batch.records if record.offset >= asked]
+        self.epochs = {
+            record.offset: batch.header.partition_leader_epoch for batch in batches for record in batch.records
+        }
         for batch in batches:
             self.values |= {record.offset: value_of(record) for record in batch.records if record.offset >= asked}
         if batches:

@@ -3,7 +3,8 @@
 Consumers read on from where they were, so that an index leads them nowhere but to the end of the log. What was read or
 acknowledged before is asked for here again, at its own offset, from its leader; and what ListOffsets says of a record's
 own timestamp must be that record or one before it that is as young, and what it says of the log's end the leader's high
-watermark. A batch that rots is read before the scrub comes by.
+watermark. Where a record's leader epoch ends is behind it, and before any record of a later epoch. A batch that rots is
+read before the scrub comes by.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tidelog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sim.checks.history import History
     from sim.workloads.client import Router
@@ -54,6 +55,8 @@ class SpotReader:
         """Partition and first offset of batches that have rotted, and that nothing has read since."""
         self._ends: dict[TopicPartition, tuple[int, int]] = {}
         """Where a log ends, as a leader has said last, and its epoch."""
+        self._epochs: dict[TopicPartition, dict[int, int]] = {}
+        """[offset] -> leader epoch of the records that were read here."""
         self.done = 0
         self.stopping = False
 
@@ -104,6 +107,7 @@ class SpotReader:
         if timestamps is None:
             return
         self._trace.record("spot_read", partition, offset)
+        await self._ask_for_end_of_epoch(partition, offset, reader.epochs)
         found = await self._router.offset(partition, timestamps[offset])
         if not 0 <= found <= offset and await self._router.offset(partition, EARLIEST_TIMESTAMP) > offset:
             return  # Retention has taken the record since it was read.
@@ -123,6 +127,23 @@ class SpotReader:
                     f" and the record there is of {earlier.get(found)}",
                 )
         self.done += 1
+
+    async def _ask_for_end_of_epoch(self, partition: TopicPartition, offset: int, epochs: Mapping[int, int]) -> None:
+        """As a consumer does that finds another leader (KIP-320): an end at or before what it has read says that the
+        record is not the partition's any more, and it reads others in its place."""
+        known = self._epochs.setdefault(partition, {})
+        known |= epochs
+        epoch = known[offset]
+        found = await self._router.end_of_epoch(partition, epoch)
+        if partition.topic in self._history.lossy:
+            return
+        if found[0] != epoch and await self._router.offset(partition, EARLIEST_TIMESTAMP) > offset:
+            return
+        behind = min((each for each, later in known.items() if later > epoch), default=found[1])
+        told = (
+            f"{partition}: epoch {epoch} has a record at {offset}, ends at {found} says its leader, {behind} is later"
+        )
+        require(3, found[0] == epoch and offset < found[1] <= behind, told)
 
     async def _ask_for_end(self, partition: TopicPartition) -> None:
         """What the leader says of the log's end is its high watermark at some time between question and answer.
