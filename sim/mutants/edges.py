@@ -12,6 +12,13 @@ from sim.mutants.mutant import Edit, Mutant
 
 EDGE_MUTANTS: Final = (
     Mutant(
+        "epoch-end-is-log-end",
+        "records.epochs",
+        "        return entries[above - 1].epoch, entries[above].start_offset",
+        "        return entries[above - 1].epoch, log_end",
+        "an epoch that is over ends where the log does: nobody finds where logs part",
+    ),
+    Mutant(
         "truncation-keeps-aborted",
         "storage.transaction_index",
         "        return ENTRY_SIZE * sum(entry.last_offset < offset for entry in self.entries())\n",
