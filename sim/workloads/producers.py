@@ -182,7 +182,7 @@ class Producer:
         lane.sequence += count
         return pending
 
-    def _batch(self, values: Sequence[bytes], sequence: int, *, keyed: bool = False) -> bytes:
+    def _batch(self, values: Sequence[bytes], sequence: int, *, keyed: bool = False, epochs_ahead: int = 0) -> bytes:
         timestamp = EPOCH_MS + int(asyncio.get_running_loop().time() * 1000)
         records = [
             Record(index, timestamp, b"key" if self._random.chance(0.5) else None, value)
@@ -196,12 +196,13 @@ class Producer:
             base_offset=0,
             codec=Codec(self._random.below(5)),
             producer_id=self._producer_id if idempotent else -1,
-            producer_epoch=self._producer_epoch if idempotent else -1,
+            producer_epoch=self._producer_epoch + epochs_ahead if idempotent else -1,
             base_sequence=sequence if idempotent else -1,
         )
 
     async def _probe(self) -> None:
-        """Sends a batch that leaves a gap behind what was acknowledged: no broker may take it."""
+        """Sends a batch that leaves a gap behind what was acknowledged, or before it in the next epoch: no broker may
+        take it."""
         known = [lane for lane in self._lanes if lane.acknowledged and not lane.pending and self._leader(lane) >= 0]
         # Of a producer whose records were all deleted a broker need not know anything.
         known = [lane for lane in known if lane.partition.topic == NEVER_DELETED]
@@ -210,12 +211,17 @@ class Producer:
         lane = known[self._random.below(len(known))]
         values = [f"{lane.name}.gap:{lane.sequence}".encode()]
         self._history.refused(values)
-        pending = Pending(0, values, self._batch(values, lane.sequence + GAP), 0, 0.0)
+        ahead = self._random.below(2)
+        pending = Pending(0, values, self._batch(values, lane.sequence + GAP, epochs_ahead=ahead), 0, 0.0)
         response = await self._router.ask(self._leader(lane), ApiKey.PRODUCE, self._request([(lane, pending)]))
         ((found,),) = [topic.partition_responses for topic in response.responses]
         code = ErrorCode(found.error_code)
         self._trace.record("probed", lane.name, lane.partition, code.name)
-        require(12, code is not ErrorCode.NONE, f"{lane.partition}: {lane.name} left a gap of {GAP}, which was taken")
+        require(
+            12,
+            code is not ErrorCode.NONE,
+            f"{lane.partition}: {lane.name} left a gap of {GAP}, {ahead} epochs on, which was taken",
+        )
 
     async def _again(self) -> None:
         """Sends one of the last batches again: the answer is the same, though all records of the producer may be gone
