@@ -33,6 +33,7 @@ class SessionDeadlines:
 
     def add(self, session_id: int, timeout_ms: int, now_ms: int) -> None:
         """A session begins, or begins anew."""
+        self._leave_out_pause(now_ms)
         self._timeouts[session_id] = timeout_ms
         self._heard[session_id] = now_ms - self._missed_ms
         heapq.heappush(self._heap, (now_ms - self._missed_ms + timeout_ms, session_id))
@@ -40,6 +41,7 @@ class SessionDeadlines:
     def heard_from(self, session_id: int, now_ms: int) -> None:
         """The session lives."""
         if session_id in self._heard:
+            self._leave_out_pause(now_ms)
             self._heard[session_id] = now_ms - self._missed_ms
 
     def remove(self, session_id: int) -> None:
@@ -54,10 +56,7 @@ class SessionDeadlines:
 
     def due(self, now_ms: int) -> list[int]:
         """Sessions whose time is over; they are removed. To be called at `next_ms`, and not later."""
-        if self._heap:
-            late_ms = now_ms - self._missed_ms - self._heap[0][0]
-            if late_ms > LATENESS_FORGIVEN_MS:
-                self._missed_ms += late_ms
+        self._leave_out_pause(now_ms)
         over: list[int] = []
         while self._heap and self._heap[0][0] + self._missed_ms <= now_ms:
             _, session_id = heapq.heappop(self._heap)
@@ -70,3 +69,10 @@ class SessionDeadlines:
             else:
                 heapq.heappush(self._heap, (deadline_ms, session_id))
         return over
+
+    def _leave_out_pause(self, now_ms: int) -> None:
+        """If `due` should have been called long before; as a process wakes up, it reads what has come before that."""
+        if self._heap:
+            late_ms = now_ms - self._missed_ms - self._heap[0][0]
+            if late_ms > LATENESS_FORGIVEN_MS:
+                self._missed_ms += late_ms

@@ -44,3 +44,14 @@ def test_a_pause_of_the_server_counts_for_nobody() -> None:
     assert deadlines.due(11_500) == []
     assert deadlines.next_ms == 12_900
     assert deadlines.due(12_900) == [2]
+
+
+def test_a_pause_is_left_out_once() -> None:
+    """What the server reads as it wakes up is heard at that moment: its sender has its timeout, no pause besides."""
+    deadlines = SessionDeadlines()
+    deadlines.add(1, 1000, 0)
+    deadlines.heard_from(1, 60_000)
+    deadlines.add(2, 1000, 60_000)
+    assert deadlines.due(60_000) == []
+    assert deadlines.next_ms == 61_000
+    assert deadlines.due(61_000) == [1, 2]
