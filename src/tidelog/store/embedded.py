@@ -42,6 +42,8 @@ PASSWORD_SIZE: Final = 16
 """Bytes of a session's password."""
 RETRY_S: Final = 1.0
 """Between two attempts to commit where there is no room."""
+END_S_MAX: Final = 5.0
+"""How long whoever ends the session of a dead process waits for that to be durable."""
 TURNS_TO_READ: Final = 4
 """Of the event loop, in which it reads what has arrived."""
 _NO_PATH: Final = ""
@@ -156,8 +158,9 @@ class EmbeddedStore:
             await asyncio.sleep(0)
         found = self._tree.exists(path) if self._closed is None else None
         if found is not None and found.ephemeral_owner != NO_SESSION:
-            with contextlib.suppress(SessionExpired):
-                await self.close_session(found.ephemeral_owner)
+            # Where there is no room on the disk, it ends when there is some.
+            with contextlib.suppress(SessionExpired, asyncio.TimeoutError):
+                await asyncio.wait_for(self.close_session(found.ephemeral_owner), END_S_MAX)
 
     def attach(self, session_id: int) -> asyncio.Future[tuple[int, SessionRecord]]:
         """A session's id and record, for a client that comes back to it. SessionExpired."""

@@ -284,3 +284,26 @@ def test_a_client_that_reconnects_to_a_full_disk_keeps_its_session() -> None:
             disk.full = False
 
     run(scenario)
+
+
+def test_whoever_ends_the_session_of_the_dead_does_not_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A supervisor could else not stop a cluster of which a broker was killed; the session ends when there is room."""
+    monkeypatch.setattr("tidelog.store.embedded.END_S_MAX", 0.0, raising=False)
+
+    async def scenario() -> None:
+        disk = FullDisk()
+        async with ServedInMemory(disk) as served:
+            client = served.dial()
+            await client.connect()
+            await ask(client, OpCode.CREATE, creation("/broker", b"", 1))
+            client.hang_up()
+            disk.full = True
+            ending = asyncio.ensure_future(served.store.end_sessions_of("/broker"))
+            await eventually(ending.done)
+            await ending
+            assert "/broker" in disk.committed.nodes
+            disk.full = False
+            await eventually(lambda: "/broker" not in disk.committed.nodes)
+            assert disk.committed.sessions == {}
+
+    run(scenario)
