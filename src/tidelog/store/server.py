@@ -326,8 +326,10 @@ class StoreServer:
         now_ms = self._clock.monotonic_ms()
         for session_id in self._deadlines.due(now_ms):
             if self._mover not in (NO_SESSION, session_id):
-                # It is cut off, and can say nothing.
-                self._deadlines.add(session_id, self._store.tree.sessions[session_id].timeout_ms, now_ms)
+                # It is cut off, and can say nothing. Or its end is on its way to the disk.
+                record = self._store.tree.sessions.get(session_id)
+                if record is not None:
+                    self._deadlines.add(session_id, record.timeout_ms, now_ms)
                 continue
             logger.info("session expired: session=%#x", session_id)
             self._store.close_session(session_id).add_done_callback(_note)

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from tests.unit.store.serving import Served, ServedInMemory, run
 from tests.unit.store.test_embedded import start
+from tests.unit.store.test_server import Gate
 
 from tidelog.metadata.operations import Create
 from tidelog.metadata.znodes import PRODUCER_ID_BLOCK, decode_producer_id_block
@@ -169,6 +170,35 @@ def test_time_stands_still_for_who_is_held_up() -> None:
             assert session in served.store.tree.sessions
             assert served.store.tree.exists(MOVING) is None
             await served.pass_time(2000)
+            assert session not in served.store.tree.sessions
+
+    run(scenario)
+
+
+def test_a_session_that_is_ended_while_a_mover_holds_the_store() -> None:
+    """Its time may be over before its end is on the disk: the other sessions are looked after all the same."""
+
+    async def scenario() -> None:
+        disk = Gate()
+        disk.open.set()
+        async with ServedInMemory(disk) as served:
+            dead, broker, tool = served.dial(), served.dial(), served.dial()
+            await dead.connect(6000)
+            _, session, _ = await broker.connect(7000)
+            await tool.connect(60_000)
+            dead.send(struct.pack(">iii", 1, 1, len("/dead")) + b"/dead" + EPHEMERAL)
+            tool.send(struct.pack(">iii", 1, 1, len(MOVING)) + MOVING.encode() + EPHEMERAL)
+            await tool.frames()
+            disk.open.clear()
+            ending = asyncio.ensure_future(served.store.end_sessions_of("/dead"))
+            await tool.frames()
+            assert not ending.done()
+            await served.pass_time(6500)
+            disk.open.set()
+            await ending
+            tool.hang_up()
+            await tool.frames()
+            await served.pass_time(7500)
             assert session not in served.store.tree.sessions
 
     run(scenario)
