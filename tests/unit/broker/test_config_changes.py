@@ -118,6 +118,22 @@ def test_a_later_read_is_not_overtaken_by_an_earlier_one() -> None:
     assert known.version(T) == NO_NODE
 
 
+def test_topics_that_come_and_go_leave_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those gone longest nothing is kept; of those that are there again, with settings, all is."""
+    monkeypatch.setattr("tidelog.broker.cluster.config_changes.GONE_MAX", 10, raising=False)
+    known = KnownSettings()
+    back = topic("back")
+    for resource in (back, *(topic(f"short-lived-{number}") for number in range(100))):
+        known.take(resource, known.begin_read(), NO_NODE, {})
+        known.forget(resource)
+        # A new session compares what it knows, topics that are gone too.
+        known.take(resource, known.begin_read(), 7 if resource == back else NO_NODE, {})
+    assert len(known.resources()) == 11
+    assert known.version(back) == 7
+    assert known.version(topic("short-lived-0")) is None
+    assert known.version(topic("short-lived-99")) == NO_NODE
+
+
 def test_a_new_session_reads_what_changed_without_one() -> None:
     """First settings, other ones, none any more, those of a topic that was made again; nothing else is read."""
 

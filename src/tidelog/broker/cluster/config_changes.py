@@ -50,6 +50,10 @@ KEEP_EVERYTHING: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "ret
 NO_NODE: Final = -1
 """Version of settings that have no node: there are none."""
 
+GONE_MAX: Final = 10_000
+"""Topics that are gone, of which it is kept that earlier reads say nothing of their namesakes: more than can go during
+a read."""
+
 ConfigListener = Callable[[ConfigResource, Mapping[str, str]], None]
 """Told of a resource's settings, all of them, after they changed."""
 
@@ -69,6 +73,8 @@ class KnownSettings:
 
     def __init__(self) -> None:
         self._known: dict[ConfigResource, _Known] = {}
+        self._gone: dict[ConfigResource, None] = {}
+        """Those forgotten last, the last of them at the end."""
         self._reads = 0
 
     def begin_read(self) -> int:
@@ -94,8 +100,16 @@ class KnownSettings:
     def forget(self, resource: ConfigResource) -> None:
         """What is known may be that of a topic that is gone: it is read again when there is one of that name."""
         known = self._known.get(resource)
-        if known is not None:
-            self._known[resource] = _Known(self.begin_read(), None, known.values)
+        if known is None:
+            return
+        self._known[resource] = _Known(self.begin_read(), None, known.values)
+        self._gone.pop(resource, None)
+        self._gone[resource] = None
+        if len(self._gone) > GONE_MAX:
+            oldest = next(iter(self._gone))
+            del self._gone[oldest]
+            if self._known[oldest].version in (None, NO_NODE):
+                del self._known[oldest]
 
     def resources(self) -> list[ConfigResource]:
         """All resources read so far, those without settings included."""
