@@ -14,8 +14,9 @@ covers the lines of the nodes, byte for byte.
 **What a file cannot carry over** are versions, since a new node begins with 0, and transaction ids. A partition's epoch
 is the version of its state, so `nodes_to_write` gives every partition a higher leader epoch: a broker that knows an
 earlier one takes over what the new store says, as after an election. Notifications get their numbers from their parent
-node, so they are numbered anew. Producer ids that were given away since an export was taken are in the logs, so a store
-that is made of it begins far beyond those that it names. `transfer` takes care of transaction ids.
+node, so they are numbered anew. Producer ids that were given away since an export was taken are in the logs, and
+brokers have the ids that were generated for them, so a store that is made of it begins far beyond those that it names.
+`transfer` takes care of transaction ids.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ FORMAT: Final = "tidelog-store"
 VERSION: Final = 1
 EPOCHS_SINCE: Final = 100_000
 """Leader epochs that a partition is supposed to have had since an export was taken: more than it can have had."""
+BROKER_IDS_SINCE: Final = 1_000
+"""Broker ids that are supposed to have been generated since an export was taken."""
 PRODUCER_IDS_SINCE: Final = 10**12
 """Producer ids that are supposed to have been given away since an export was taken; there are 2**63."""
 NUMBERED: Final = frozenset(

@@ -35,6 +35,7 @@ from tidelog.metadata.znodes import BROKER_IDS, BROKER_SEQUENCE
 from tidelog.store.client import Stat, StoreClient
 from tidelog.store.errors import NodeExists, NoNode, StoreError
 from tidelog.store.export_file import (
+    BROKER_IDS_SINCE,
     EPOCHS_SINCE,
     PRODUCER_IDS_SINCE,
     Export,
@@ -207,7 +208,7 @@ async def fill(store: StoreClient, export: Export) -> None:
     creations = nodes_to_write(export, EPOCHS_SINCE, PRODUCER_IDS_SINCE)
     await _in_multis(store, creations)
     await _require(store, creations)
-    await _count_broker_ids(store, export)
+    await _count_broker_ids(store, sequence_writes(export) + BROKER_IDS_SINCE)
 
 
 async def _require(store: StoreClient, creations: Sequence[Create]) -> None:
@@ -222,9 +223,10 @@ async def _require(store: StoreClient, creations: Sequence[Create]) -> None:
         )
 
 
-async def _count_broker_ids(store: StoreClient, export: Export) -> None:
-    """Generated broker ids are counted by that node's version."""
-    await _in_multis(store, [SetData(BROKER_SEQUENCE, b"")] * sequence_writes(export))
+async def _count_broker_ids(store: StoreClient, count: int) -> None:
+    """Generated broker ids are counted by that node's version; a store of no cluster has none."""
+    with contextlib.suppress(NoNode):
+        await _in_multis(store, [SetData(BROKER_SEQUENCE, b"")] * count)
 
 
 async def count_up(store: StoreClient, zxid: int) -> int:
@@ -365,7 +367,7 @@ async def move(
         async with asyncio.timeout(HELD_S_MAX):
             export = await read_store(former, source, exact=False)
             await _in_multis(new, differences(copied, nodes_to_write(export, 1)))
-            await _count_broker_ids(new, export)
+            await _count_broker_ids(new, sequence_writes(export))
             if brokers_run:
                 await count_up(new, export.zxid)
     except TimeoutError:

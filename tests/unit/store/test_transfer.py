@@ -13,8 +13,9 @@ from tests.unit.store.serving import Served, ServedInMemory, run
 from tests.unit.store.test_embedded import start
 from tests.unit.store.test_server import Gate
 
+from tidelog.broker.cluster.membership import generate_broker_id
 from tidelog.metadata.operations import Create
-from tidelog.metadata.znodes import PRODUCER_ID_BLOCK, decode_producer_id_block
+from tidelog.metadata.znodes import BROKER_SEQUENCE, PRODUCER_ID_BLOCK, decode_producer_id_block
 from tidelog.store import transfer
 from tidelog.store.client import SessionState, StoreClient, WatchEvent
 from tidelog.store.errors import ConnectionLoss, NodeExists, StoreError
@@ -419,6 +420,24 @@ def test_producer_ids_that_were_given_since_an_export_are_not_given_again(given:
         before, after = decode_producer_id_block(given), decode_producer_id_block((await new.get(PRODUCER_ID_BLOCK))[0])
         assert after is not None
         assert after.last - (0 if before is None else before.last) >= 10**11
+
+    run(scenario)
+
+
+def test_broker_ids_that_were_given_since_an_export_are_not_given_again() -> None:
+    """Two brokers would have one id: the first to come back would keep the other, and its logs, out of the cluster."""
+
+    async def scenario() -> None:
+        former, new = [await LocalStore.connect(start(MemoryPersistence())) for _ in range(2)]
+        await former.create("/brokers")
+        await former.create(BROKER_SEQUENCE)
+        for _ in range(3):
+            await generate_broker_id(former)
+        export = await read_store(former, "x")
+        since = [await generate_broker_id(former) for _ in range(100)]
+        await prepare(new, "x", "")
+        await fill(new, export)
+        assert await generate_broker_id(new) > max(since)
 
     run(scenario)
 
