@@ -142,6 +142,46 @@ def test_what_another_broker_has_just_made_is_known_before_it_is_deleted_or_made
     asyncio.run(asyncio.wait_for(check(), 180))
 
 
+class Away(LocalStore):
+    """A session without a connection: what is read waits for the next one."""
+
+    back: asyncio.Event | None = None
+
+    def get(self, path: str, watch: Watch | None = None) -> Awaitable[Any]:
+        return super().get(path, watch) if self.back is None else self._later(self.back, path, watch)
+
+    async def _later(self, back: asyncio.Event, path: str, watch: Watch | None) -> Any:
+        await back.wait()
+        return await super().get(path, watch)
+
+
+def test_a_change_that_was_given_up_is_not_made_when_the_store_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked for it was told so, and may have asked another broker for another one meanwhile."""
+    monkeypatch.setattr(module, "CHANGE_MS_MAX", 20)
+
+    async def check() -> None:
+        store = EmbeddedStore(MemoryPersistence(), SystemClock(), SystemRandom())
+        store.start()
+        session = await Away.connect(store)
+        assert isinstance(session, Away)
+        for path in ("/config", "/config/changes"):
+            await session.create(path)
+        security = StoredSecurity(lambda: session, SystemClock(), Authorizer())
+        await security.open()
+        session.back = asyncio.Event()
+        changed = asyncio.ensure_future(future_of(security.change_acls(ORDERS, lambda before: [*before, READ])))
+        await asyncio.wait([changed], timeout=10)
+        session.back.set()
+        with pytest.raises(KafkaError) as refused:
+            await changed
+        assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
+        await store.sync()
+        assert await session.exists(stored.acl_path(ORDERS)) is None
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(check(), 180))
+
+
 def test_a_store_that_is_away_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHANGE_MS_MAX", 20)
     monkeypatch.setattr(module, "RETRY_DELAY_MS", 1)

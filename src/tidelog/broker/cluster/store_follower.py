@@ -174,10 +174,14 @@ async def persist(
     deadline_ms = clock.monotonic_ms() + CHANGE_MS_MAX
     while True:
         try:
-            await attempt(store_of())
+            # Without a connection a session asks when there is one again, however late: nobody would expect it then.
+            async with asyncio.timeout(max(0, deadline_ms - clock.monotonic_ms()) / 1000):
+                await attempt(store_of())
             return
         except (BadVersion, NodeExists, NoNode):
             failure = "others change the same all the time"
+        except TimeoutError:
+            failure = "the metadata store does not answer"
         except (ConnectionLoss, SessionExpired, StoreClosed) as error:
             failure = f"the metadata store cannot be asked: {error}"
             await asyncio.sleep(RETRY_DELAY_MS / 1000)
