@@ -148,7 +148,7 @@ class StoreConnection(asyncio.Protocol):
     def session_ended(self) -> None:
         """The session is over. If that is the client's own wish, the answer to it closes the connection."""
         if not self._closing:
-            self.close()
+            self.cut_off()
 
     def close(self) -> None:
         """Sends what is to be sent and closes."""
@@ -156,6 +156,12 @@ class StoreConnection(asyncio.Protocol):
         self._flush()
         if self._transport is not None:
             self._transport.close()
+
+    def cut_off(self) -> None:
+        """Closes, and waits for no client to read what it has not read yet: it may never do so."""
+        self.close()
+        if self._transport is not None and self._transport.get_write_buffer_size():
+            self._transport.abort()
 
     # Frames.
 

@@ -172,7 +172,7 @@ class StoreServer:
         former = self._by_session.get(request.session_id)
         if former is not None:
             # The client gave that connection up, whether or not the network has told.
-            former.close()
+            former.cut_off()
         self._deadlines.heard_from(request.session_id, self._clock.monotonic_ms())
         return store.attach(request.session_id)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 
 import pytest
@@ -10,13 +11,16 @@ from tests.unit.store.serving import RawClient, ServedInMemory, run
 from tests.waiting import eventually
 
 from tidelog.metadata.operations import Check, Create, Delete, SetData
+from tidelog.ports.real import SystemClock, SystemNetwork, SystemRandom
 from tidelog.store import connection as connection_module
 from tidelog.store import jute
 from tidelog.store.client import Created, EventType, Stat, WatchEvent
+from tidelog.store.embedded import EmbeddedStore
 from tidelog.store.errors import NoWatcher
 from tidelog.store.jute import OpCode, Reader
 from tidelog.store.local import LocalStore
 from tidelog.store.persistence import MemoryPersistence, PersistenceFailed
+from tidelog.store.server import StoreServer
 from tidelog.store.tree import Changes, LostWatches
 
 
@@ -686,5 +690,30 @@ def test_a_client_that_leaves_before_it_is_told() -> None:
             await served.pass_time(3000)
             await client.frames()
             assert not served.store.tree.sessions
+
+    run(scenario)
+
+
+def test_a_client_that_hangs_keeps_no_connection_when_its_session_is_over() -> None:
+    """What it has not read is of no use any more, and would hold the connection's place for as long as it hangs."""
+
+    async def scenario() -> None:
+        store = EmbeddedStore(MemoryPersistence(), SystemClock(), SystemRandom())
+        store.start()
+        server = StoreServer(store, SystemClock())
+        host, port = await server.start(SystemNetwork(), "127.0.0.1", 0)
+        owner = await LocalStore.connect(store)
+        await owner.create("/large", bytes(1 << 19))
+        with socket.create_connection((host, port)) as hanging:
+            connect = struct.pack(">iqiqi", 0, 0, 60_000, 0, 16) + bytes(17)
+            asked = request(1, OpCode.GET_DATA, path_and_watch("/large", False))
+            for frame in (connect, *[asked] * 60):
+                hanging.sendall(struct.pack(">i", len(frame)) + frame)
+            await eventually(lambda: [True for each in server._connections if not each._writable])
+            (session,) = [id for id, record in store.tree.sessions.items() if not record.local]
+            await store.close_session(session)
+            await eventually(lambda: not server._connections)
+        await server.close()
+        await store.close()
 
     run(scenario)
