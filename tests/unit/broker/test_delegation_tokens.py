@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.unit.broker.harness import CountingRandom, ManualClock
 from tests.unit.broker.test_sasl_listeners import LISTENERS, SECURED
-from tests.waiting import until
+from tests.waiting import eventually, until
 
 from tidelog.broker.cluster.stored_tokens import StoredTokens
+from tidelog.broker.futures import future_of
 from tidelog.client.addresses import Address
 from tidelog.client.blocking import BlockingCluster, BlockingConnection
 from tidelog.client.errors import AuthenticationError
@@ -19,7 +22,10 @@ from tidelog.client.security import ClientSecurity
 from tidelog.model.errors import ErrorCode
 from tidelog.protocol import messages
 from tidelog.security.access import Principal
-from tidelog.security.delegation_tokens import Lifetimes, new_token
+from tidelog.security.delegation_tokens import Lifetimes, new_token, token_path
+from tidelog.store.embedded import EmbeddedStore
+from tidelog.store.local import LocalStore
+from tidelog.store.persistence import MemoryPersistence
 from tidelog.testing import Cluster
 
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -158,3 +164,35 @@ def test_a_token_that_has_expired_logs_nobody_in_before_it_is_removed() -> None:
     clock.now_ms += 1_001
     assert tokens.login("SCRAM-SHA-256", token.id) is None
     assert tokens.login("SCRAM-SHA-256", "unknown") is None
+
+
+def test_a_token_that_another_broker_has_just_renewed_is_not_removed() -> None:
+    """The controller may not have heard of it yet, as it looks for those that have expired: the store knows."""
+
+    async def check() -> None:
+        clock = ManualClock()
+        store = EmbeddedStore(MemoryPersistence(), clock, CountingRandom())
+        store.start()
+        session = await LocalStore.connect(store)
+        controller, other = [
+            StoredTokens(
+                lambda: session, clock, CountingRandom(), "s", Lifetimes(9_000, 1_000), controls=lambda: True, look_ms=1
+            )
+            for _ in range(2)
+        ]
+        await other.open()
+        alice = Principal("alice")
+        token = new_token(bytes(16), alice, alice, [], -1, other.lifetimes, clock.wall_ms())
+        await future_of(other.add(token))
+        await controller.open()
+        renewed = replace(token, expiry_ms=token.expiry_ms + 5_000)
+        await future_of(other.alter(token.id, lambda _: renewed))
+        clock.now_ms += 1_001
+        looking = asyncio.ensure_future(controller._look())
+        await eventually(lambda: list(controller.tokens) != [token])
+        looking.cancel()
+        assert list(controller.tokens) == [renewed]
+        assert await session.exists(token_path(token.id)) is not None
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(check(), 180))

@@ -211,8 +211,20 @@ class StoredTokens:
             now_ms = self._clock.wall_ms()
             for token in [token for token in self._tokens.values() if token.is_expired(now_ms)]:
                 try:
-                    await self._write(self._store_of(), token.id, Delete(token_path(token.id)))
-                except StoreError as error:
+                    is_removed = await self._remove_expired(self._store_of(), token.id, now_ms)
+                except (StoreError, MalformedNode) as error:
                     logger.info("token_not_removed: id=%s reason=%s", token.id, error)
                 else:
-                    logger.info("token_removed: id=%s owner=%s reason=expired", token.id, token.owner)
+                    if is_removed:
+                        logger.info("token_removed: id=%s owner=%s reason=expired", token.id, token.owner)
+
+    async def _remove_expired(self, store: StoreClient, token_id: str, now_ms: int) -> bool:
+        """Removes a token unless the store has it renewed by now; whether it did. StoreError, MalformedNode."""
+        path = token_path(token_id)
+        # If a server that is behind shows it without its renewal, its version is another, and the removal is refused.
+        data, stat = await store.get(path)
+        if not decode_token(path, data).is_expired(now_ms):
+            await self._read(store, [token_id])
+            return False
+        await self._write(store, token_id, Delete(path, stat.version))
+        return True
