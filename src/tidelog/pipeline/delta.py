@@ -65,6 +65,12 @@ def open_table(path: str, schema: pa.Schema, *, description: str) -> DeltaTable:
     table = DeltaTable(path)
     if partitioned := table.metadata().partition_columns:
         raise TableMismatch(f"the table at {path} is partitioned by {', '.join(partitioned)}; give another path")
+    mode = table.metadata().configuration.get("delta.columnMapping.mode")
+    if mode == "id" or _names_otherwise(json.loads(table.schema().to_json())):
+        raise TableMismatch(
+            f"the table at {path} has column mapping: its files name columns otherwise than the table does, and readers"
+            " would find nulls in what this job writes; give another path"
+        )
     found = table_schema(table)
     if not _takes(found, schema):
         raise TableMismatch(
@@ -72,6 +78,17 @@ def open_table(path: str, schema: pa.Schema, *, description: str) -> DeltaTable:
             f" ({DeltaSchemaText.of(schema)}); give the same columns and schema as before, or another path"
         )
     return table
+
+
+def _names_otherwise(part: Any) -> bool:
+    """Whether a column of a schema in Delta's JSON, or one within it, has another name in files."""
+    if isinstance(part, list):
+        return any(map(_names_otherwise, part))
+    if not isinstance(part, dict):
+        return False
+    name = part.get("name")
+    physical = part.get("metadata", {}).get("delta.columnMapping.physicalName", name)
+    return physical != name or any(map(_names_otherwise, part.values()))
 
 
 def _takes(table: pa.Schema, written: pa.Schema) -> bool:

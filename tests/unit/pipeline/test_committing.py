@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tidelog.client.errors import ClientError
 from tidelog.pipeline import delta
 from tidelog.pipeline.committing import BatchDone, TableCommitter
 from tidelog.pipeline.delta import WrittenRange
+from tidelog.pipeline.errors import TableMismatch
 from tidelog.pipeline.job import TableJob
 from tidelog.pipeline.parquet import RangeWriter
 from tidelog.pipeline.shape import TableShape, ValueFormat
@@ -80,3 +82,33 @@ def test_files_that_cannot_be_removed_are_left(tmp_path: Path, caplog: pytest.Lo
         committer.take(None, 0, [each], time.monotonic())  # type: ignore[arg-type]  # Of the frame nothing is asked.
     assert [each.replayed for each in told] == [False, True]
     assert "1.parquet" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("mode", "column", "takes"), [("name", "col-1f", False), ("name", "offset", True), ("id", "offset", False)]
+)
+def test_a_table_whose_files_name_columns_otherwise_is_refused(
+    tmp_path: Path, mode: str, column: str, *, takes: bool
+) -> None:
+    """Delta's column mapping: readers look for other names, or for ids, in the files, and would find nulls."""
+    schema = pa.schema([("s", pa.struct([("offset", pa.int64())]))])
+    delta.open_table(str(tmp_path), schema, description="")
+    log = tmp_path / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "protocol" in action:
+            action["protocol"] = {"minReaderVersion": 2, "minWriterVersion": 5}
+        if "metaData" in action:
+            action["metaData"]["configuration"] = {"delta.columnMapping.mode": mode}
+            fields = json.loads(action["metaData"]["schemaString"])
+            for number, (each, name) in enumerate(
+                ((fields["fields"][0], "s"), (fields["fields"][0]["type"]["fields"][0], column))
+            ):
+                each["metadata"] = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": name}
+            action["metaData"]["schemaString"] = json.dumps(fields)
+    log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    if takes:
+        delta.open_table(str(tmp_path), schema, description="")
+        return
+    with pytest.raises(TableMismatch, match="column mapping"):
+        delta.open_table(str(tmp_path), schema, description="")
