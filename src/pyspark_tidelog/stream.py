@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark_tidelog.batch import RangePartition, read_partition
 from pyspark_tidelog.errors import DataLoss, OptionError
 from pyspark_tidelog.losses import (
+    Loss,
     losses_between,
     nearer_target,
     partitions_behind,
@@ -61,7 +62,8 @@ LATEST_REUSED_S: Final = 0.05
 PARTITIONS_REUSED_S: Final = 1.0
 """How long the list of topics and partitions serves: new partitions are found this late at most."""
 SETTLING_S: Final = 1.0
-"""How long a partition may seem to end before what was read from it: a new leader may not know its end yet."""
+"""How long a partition may seem to end before what was read from it, or not to be there: a new leader may not know its
+end yet, and a broker not have heard of the topic."""
 
 
 class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -273,19 +275,22 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _checked(self, position: Position, latest: Position) -> Position:
         """`latest`, once it is clear that nothing of `position` was lost, or that losing it is accepted."""
-        behind = self._behind(position, latest)
-        if behind:
+        losses = self._losses(position, latest)
+        if any(loss.subject not in self._tolerated for loss in losses):
             time.sleep(SETTLING_S)
             self._known = self._latest = None
             latest = self._latest_position()
-            behind = self._behind(position, latest)
-        for loss in losses_between(position, latest, behind):
+            losses = self._losses(position, latest)
+        for loss in losses:
             if self._options.fail_on_data_loss:
                 raise DataLoss(loss.what, instead=loss.instead)
             if loss.subject not in self._tolerated:
                 self._tolerated.add(loss.subject)
                 logger.warning("%s failOnDataLoss is false: %s.", loss.what, loss.instead)
         return with_places_of_gone(position, latest)
+
+    def _losses(self, position: Position, latest: Position) -> list[Loss]:
+        return list(losses_between(position, latest, self._behind(position, latest)))
 
     def _behind(self, position: Position, latest: Position) -> list[TopicPartition]:
         """Partitions that end before `position`. One whose last stable offset lies there has an open transaction, and

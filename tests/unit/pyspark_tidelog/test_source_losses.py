@@ -14,6 +14,7 @@ import tidelog.client.routing
 from pyspark_tidelog.errors import DataLoss
 from pyspark_tidelog.offsets import Position
 from pyspark_tidelog.options import parse_options
+from pyspark_tidelog.planning import Partitions
 from pyspark_tidelog.spark_versions import ReadAllAvailable, ReadMaxRows
 from pyspark_tidelog.stream import TidelogStreamReader
 from tidelog.model.identifiers import TopicPartition
@@ -190,3 +191,29 @@ def test_a_topic_that_goes_while_a_batch_is_planned_is_one_that_is_gone(
     end = stream.latestOffset(start, ReadMaxRows(6))
     planned = [each.value for each in stream.partitions(start, end)]
     assert [(each.start, each.end) for each in planned if each.topic == topic] == [(0, 1), (1, 3)]
+
+
+def test_a_topic_that_a_broker_does_not_show_for_a_moment_is_not_gone(
+    broker: Broker, reader: MakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that has not heard of it yet, for example: a subscription by pattern is told of what that broker knows."""
+    topic = broker.topic()
+    broker.produce(topic, [b"x"] * 4)
+    given = {"kafka.bootstrap.servers": broker.bootstrap, "subscribePattern": topic, "startingOffsets": "earliest"}
+    stream = TidelogStreamReader(parse_options(given, streaming=True))
+    try:
+        start = stream.initialOffset()
+        answers = [Partitions((), {})]
+        ask = pyspark_tidelog.planning.subscribed_partitions
+        monkeypatch.setattr(
+            pyspark_tidelog.planning,
+            "subscribed_partitions",
+            lambda *arguments: answers.pop() if answers else ask(*arguments),
+        )
+        assert Position.from_json(stream.latestOffset(start, ALL)).offsets == {(topic, 0): 4}
+        broker.delete(topic)
+        stream._known = None
+        with pytest.raises(DataLoss, match="no longer exist"):
+            stream.latestOffset(start, ALL)
+    finally:
+        stream.stop()
