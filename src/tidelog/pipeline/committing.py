@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from deltalake import DeltaTable
 
-from pyspark_tidelog.planning import high_watermarks
+from pyspark_tidelog.options import EARLIEST, parse_options
+from pyspark_tidelog.planning import earliest_offsets, high_watermarks
 from pyspark_tidelog.progress import Progress
 from tidelog.client.blocking import BlockingCluster
 from tidelog.client.errors import ClientError
@@ -22,8 +23,8 @@ from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.pipeline import delta
 from tidelog.pipeline.errors import TableMismatch
-from tidelog.pipeline.history import find_contradiction
-from tidelog.pipeline.job import TableJob
+from tidelog.pipeline.history import find_contradiction, last_batch
+from tidelog.pipeline.job import TableJob, source_options
 from tidelog.pipeline.parquet import from_manifest, remove_files
 from tidelog.pipeline.shape import ValueFormat
 
@@ -161,10 +162,46 @@ class TableCommitter:
             raise TableMismatch(found.explain(topic, self._job.path))
         self._checked = self._table.version()
 
+    def _check_beginning(self, written: Sequence[delta.WrittenRange]) -> None:
+        """Stops before the first batch of a new table that begins behind where the job does.
+
+        Its checkpoint is then one that another table has left; one inside the table goes with the table.
+        """
+        job, table = self._job, self._table
+        if job.checkpoint is None or any(table.transaction_version(each) is not None for each in self._apps.values()):
+            return
+        if last_batch(table, job.topic) is not None:
+            return
+        begins: dict[TopicPartition, int] = {}
+        for each in written:
+            partition = each.offsets.topic_partition
+            begins[partition] = min(begins.get(partition, each.offsets.start), each.offsets.start)
+        for partition, first in self._first_offsets(list(begins)).items():
+            if begins[partition] > first:
+                remove_files(job.table_path, [each.path for each in written if each.path])
+                raise TableMismatch(
+                    f"{table.table_uri} has no records of {job.topic}, but the batch begins at offset"
+                    f" {begins[partition]} of {partition}, not at {first}: the checkpoint is of another table. Remove"
+                    " the checkpoint, and the table takes all"
+                )
+
+    def _first_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Where the job begins in those of the partitions of which that is known: retention moves the earliest offset
+        up only, and the latest one is another at each look."""
+        options = parse_options(source_options(self._job), streaming=True)
+        starting = options.starting
+        if starting.by_timestamp:
+            return {}
+        at = {each: starting.each.get(each, starting.everywhere) for each in partitions}
+        earliest = tuple(each for each, offset in at.items() if offset == EARLIEST)
+        given = {each: offset for each, offset in at.items() if offset is not None and offset >= 0}
+        return given | earliest_offsets(self._cluster, options, earliest)
+
     def _commit(self, frame: "DataFrame", batch: int, written: Sequence[delta.WrittenRange], started: float) -> None:
         query = _query_id(frame) if self._run is None else self._run
         table = self._table
         self._check_history(written)
+        self._check_beginning(written)
         newest = newest_s(written, self._job.value)
         report = _report(written, time.monotonic() - started, newest)
         # Whether it was a replay, Spark's last batch again, shows in the offsets.

@@ -1,4 +1,4 @@
-"""The commits of a table job, without Spark and without brokers: what is told of a batch."""
+"""The commits of a table job, without Spark: what is told of a batch, and which are refused."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.unit.pyspark_tidelog.spark_fixtures import Broker
 
 from pyspark_tidelog.offsets import OffsetRange
 from tidelog.client.errors import ClientError
@@ -112,3 +113,28 @@ def test_a_table_whose_files_name_columns_otherwise_is_refused(
         return
     with pytest.raises(TableMismatch, match="column mapping"):
         delta.open_table(str(tmp_path), schema, description="")
+
+
+def test_a_new_table_takes_no_batch_that_leaves_records_out(broker: Broker, tmp_path: Path) -> None:
+    """A checkpoint that the user has named may be one of a table that is gone: Spark goes on where that one ended."""
+    topic = broker.topic()
+    broker.produce(topic, [b"x"] * 9)
+    schema = pa.schema([("offset", pa.int64())])
+
+    def take(name: str, start: int, **fields: Any) -> None:
+        path = str(tmp_path / name)
+        table = delta.open_table(path, schema, description="")
+        job = TableJob(broker.bootstrap, topic, path, checkpoint="/c", **fields)
+        committer = TableCommitter(job, table, broker.client, {}, None, run="r")
+        written = WrittenRange(OffsetRange(topic, 0, start, 9, "id"), "", 0, 9, "{}", 0)
+        committer.take(None, 7, [written], time.monotonic())  # type: ignore[arg-type]  # Of the frame nothing is asked.
+
+    begins_at_two = json.dumps({topic: {"0": 2}})
+    for name, start, fields in (("a", 4, {}), ("b", 4, {"starting_offsets": begins_at_two})):
+        with pytest.raises(TableMismatch, match=r"no records of .*begins at offset 4 .*Remove the checkpoint"):
+            take(name, start, **fields)
+    take("a", 0)
+    take("b", 2, starting_offsets=begins_at_two)
+    take("c", 4, starting_offsets="latest")
+    broker.forget(topic, 0, 4)
+    take("d", 4)
