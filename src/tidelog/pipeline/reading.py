@@ -4,6 +4,7 @@ That is exact for tables that this package writes: appended, unpartitioned, with
 """
 
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -28,7 +29,8 @@ def read_delta(spark: "SparkSession", path: str) -> "DataFrame":
     if table.metadata().partition_columns or "deletionVectors" in (protocol.reader_features or ()):
         raise TableMismatch(f"the table at {path} is partitioned or has deletion vectors: read it with delta-spark")
     schema = from_arrow_schema(table_schema(table))
-    files = table.file_uris()
+    # Of a local table these are paths, but with the escapes of URIs.
+    files = table.file_uris() if "://" in path else [unquote(each) for each in table.file_uris()]
     if not files:
         return spark.createDataFrame([], schema)
     return spark.read.schema(schema).parquet(*files)

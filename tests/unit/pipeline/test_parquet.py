@@ -21,6 +21,7 @@ from pyspark_tidelog.options import parse_options
 from tidelog.model.topics import MAX_TOPIC_NAME_LENGTH
 from tidelog.pipeline import delta
 from tidelog.pipeline.parquet import RangeWriter, write_range
+from tidelog.pipeline.reading import read_delta
 from tidelog.pipeline.shape import TableShape, ValueFormat, raw_shape, text_shape
 
 
@@ -97,3 +98,28 @@ def test_text_is_told_from_other_bytes_also_where_the_table_has_no_value(broker:
     written = write_range(options, OffsetRange(topic, 0, 0, 2), str(tmp_path), text_shape(["offset", "key"]))
     rows = pq.read_table(tmp_path / written.path).to_pylist()
     assert rows == [{"offset": 0, "key": b"k0"}, {"offset": 1, "key": b"k1"}]
+
+
+class Reader:
+    """Spark's, for files that there are."""
+
+    def __init__(self) -> None:
+        self.read = self
+
+    def schema(self, schema: Any) -> Reader:
+        return self
+
+    def parquet(self, *files: str) -> int:
+        return sum(pq.read_metadata(file).num_rows for file in files)
+
+
+@pytest.mark.parametrize("name", ["a b", "x#1", "é"])
+def test_a_table_is_read_whatever_its_folder_is_called(tmp_path: Path, name: str) -> None:
+    """delta-rs gives the names of files as parts of URIs, and Spark takes them as paths."""
+    path, shape = str(tmp_path / name), raw_shape(["offset"])
+    table = delta.open_table(path, shape.schema, description="")
+    writer = RangeWriter(path, shape, OffsetRange("t", 0, 7, 8, "id"))
+    writer.add(pa.RecordBatch.from_pylist([{"offset": 7}], schema=shape.schema))
+    assert delta.commit_batch(table, "q", 0, [writer.finish()], 0, {})
+    spark: Any = Reader()
+    assert read_delta(spark, path) == 1
