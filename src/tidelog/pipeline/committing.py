@@ -153,9 +153,12 @@ class TableCommitter:
     def _check_history(self, written: Sequence[delta.WrittenRange]) -> None:
         """Stops before the batch where another writer's RESTORE took away what the progress counts."""
         topic = self._job.topic
+        if not written:
+            return
+        # A RESTORE is looked at once: also for partitions that have no records in this batch.
         for each in written:
-            partition = each.offsets.topic_partition
-            self._apps[partition] = delta.progress_id(topic, partition.partition, each.offsets.topic_id)
+            partitions = {each.offsets.topic_partition, *self._places}
+            self._apps |= delta.progress_ids(partitions, each.offsets.topic_id)
         found = find_contradiction(self._table, self._apps, topic, self._checked)
         if found is not None:
             remove_files(self._job.table_path, [each.path for each in written if each.path])

@@ -10,10 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from tests.unit.pyspark_tidelog.spark_fixtures import Broker
 
 from pyspark_tidelog.offsets import OffsetRange
 from tidelog.client.errors import ClientError
+from tidelog.model.identifiers import TopicPartition
 from tidelog.pipeline import delta
 from tidelog.pipeline.committing import BatchDone, TableCommitter
 from tidelog.pipeline.delta import WrittenRange
@@ -138,3 +140,23 @@ def test_a_new_table_takes_no_batch_that_leaves_records_out(broker: Broker, tmp_
     take("c", 4, starting_offsets="latest")
     broker.forget(topic, 0, 4)
     take("d", 4)
+
+
+def test_a_restore_is_noticed_whichever_partition_has_records_next(tmp_path: Path) -> None:
+    """What it took away may be of another partition than the next batch: that one would have a hole for good."""
+    one, other = TopicPartition("t", 0), TopicPartition("t", 1)
+    table = delta.open_table(str(tmp_path), pa.schema([("offset", pa.int64())]), description="")
+
+    def written(partition: int, start: int) -> WrittenRange:
+        return WrittenRange(OffsetRange("t", partition, start, start + 9, "id"), f"{partition}-{start}", 1, 9, "{}", 0)
+
+    for version, partition in enumerate((0, 1)):
+        assert delta.commit_batch(table, "q", version, [written(partition, 0)], version, {})
+    cluster: Any = NoBrokers()
+    job = TableJob("b:1", "t", str(tmp_path))
+    committer = TableCommitter(job, DeltaTable(str(tmp_path)), cluster, {one: 9, other: 9}, None, run="r")
+    DeltaTable(str(tmp_path)).restore(1)
+    committer.refresh()
+    committer.take(None, 2, [], time.monotonic())  # type: ignore[arg-type]  # Nothing is asked of it.
+    with pytest.raises(TableMismatch, match=r"was restored .* holds t-1 up to offset 0, where its progress says 9"):
+        committer.take(None, 3, [written(0, 9)], time.monotonic())  # type: ignore[arg-type]  # Nothing is asked of it.
