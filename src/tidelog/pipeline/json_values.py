@@ -308,14 +308,16 @@ def _scalar(value: Any, kind: pa.DataType) -> Any:
 
 
 def _readable(value: Any, kind: pa.DataType) -> Any:
-    """`value` with its timestamps and decimals, however deep, as Python's: Arrow takes no text for them here, though
-    its parser does."""
+    """`value` with its timestamps, decimals and floats, however deep, as Python's: Arrow takes no text for the former
+    here, and no large whole number for the latter, though its parser does."""
     if value is None:
         return None
     if pa.types.is_timestamp(kind):
         return _scalar(value, kind)
     if pa.types.is_decimal(kind) and isinstance(value, (str, _Fraction)):
         return pa.scalar(value.text if isinstance(value, _Fraction) else value).cast(kind).as_py()
+    if pa.types.is_floating(kind) and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
     if pa.types.is_list(kind) and isinstance(value, list):
         return [_readable(each, kind.value_type) for each in value]
     if pa.types.is_struct(kind) and isinstance(value, dict):

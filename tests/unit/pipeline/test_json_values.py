@@ -114,6 +114,8 @@ NESTED: Any = [
         pa.struct([("t", pa.timestamp("us", tz="UTC")), ("n", pa.int64())]),
         '{"t": "2013-01-01T10:00:00Z", "n": 1}',
     ),
+    ("large", pa.struct([("f", pa.float64())]), '{"f": 1152921504606846977}'),
+    ("larger", pa.list_(pa.float64()), "[66856942201819738167, 1, 0.5]"),
     ("list", pa.list_(pa.timestamp("us", tz="UTC")), '["2013-01-01", null, "2013-01-01 10:00:00"]'),
     ("decimal", pa.decimal128(20, 2), "123456789012345678.25"),
     ("decimal as text", pa.decimal128(10, 2), '"1.25"'),
@@ -122,7 +124,7 @@ NESTED: Any = [
 
 
 @pytest.mark.parametrize(("kind", "value"), [each[1:] for each in NESTED], ids=[each[0] for each in NESTED])
-def test_nested_times_and_decimals_are_good_beside_a_bad_value_too(kind: pa.DataType, value: str) -> None:
+def test_what_is_good_in_bulk_is_good_beside_a_bad_value_too(kind: pa.DataType, value: str) -> None:
     """One by one they come out as in bulk: what stands beside a value makes it no bad one."""
     schema = pa.schema([("a", pa.int64()), ("x", kind)])
     good = f'{{"a": 1, "x": {value}}}'.encode()
