@@ -226,7 +226,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         def ask() -> Mapping[TopicPartition, int]:
             from pyspark_tidelog import planning
 
-            known = tuple(wanted.intersection(self._partitions(time.monotonic()).partitions))
+            known = tuple(wanted.intersection(self._partitions().partitions))
             return planning.earliest_offsets(self._open(), self._options, known)
 
         return self._asked_again(ask)
@@ -243,12 +243,11 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _latest_position(self) -> Position:
         from pyspark_tidelog import planning
 
-        now = time.monotonic()
-        if self._latest is not None and now - self._latest[0] < LATEST_REUSED_S:
+        if self._latest is not None and time.monotonic() - self._latest[0] < LATEST_REUSED_S:
             return self._latest[1]
 
         def ask() -> Position:
-            known = self._partitions(now)
+            known = self._partitions()
             return Position(planning.latest_offsets(self._open(), self._options, known.partitions), known.topic_ids)
 
         position = self._asked_again(ask)
@@ -266,11 +265,13 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._known = None
         return ask()
 
-    def _partitions(self, now: float) -> "Partitions":
+    def _partitions(self) -> "Partitions":
         from pyspark_tidelog.planning import subscribed_partitions
 
-        if self._known is None or now - self._known[0] >= PARTITIONS_REUSED_S:
-            self._known = (now, subscribed_partitions(self._open(), self._options.subscription))
+        if self._known is None or time.monotonic() - self._known[0] >= PARTITIONS_REUSED_S:
+            found = subscribed_partitions(self._open(), self._options.subscription)
+            # Counted from now on: for a topic that is gone brokers are asked again and again, for a second or two.
+            self._known = (time.monotonic(), found)
         return self._known[1]
 
     def _checked(self, position: Position, latest: Position) -> Position:

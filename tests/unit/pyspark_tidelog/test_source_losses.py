@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from pyspark_tidelog.offsets import Position
 from pyspark_tidelog.options import parse_options
 from pyspark_tidelog.planning import Partitions
 from pyspark_tidelog.spark_versions import ReadAllAvailable, ReadMaxRows
-from pyspark_tidelog.stream import TidelogStreamReader
+from pyspark_tidelog.stream import PARTITIONS_REUSED_S, TidelogStreamReader
 from tidelog.model.identifiers import TopicPartition
 
 pytestmark = [pytest.mark.row("R38")]
@@ -217,3 +218,31 @@ def test_a_topic_that_a_broker_does_not_show_for_a_moment_is_not_gone(
             stream.latestOffset(start, ALL)
     finally:
         stream.stop()
+
+
+def test_topics_that_are_slow_to_be_listed_are_listed_once_a_batch(
+    broker: Broker, reader: MakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with one that is gone, for which brokers are asked again for a while: the list serves from when it came."""
+    topic = broker.topic()
+    broker.produce(topic, [b"x"] * 8)
+    limits = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "4", "minPartitions": "2"}
+    stream = reader(topic, failOnDataLoss="false", **limits)
+    start = stream.initialOffset()
+    now = [0.0]
+    monkeypatch.setattr(pyspark_tidelog.stream, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    ask = pyspark_tidelog.planning.subscribed_partitions
+    asked = []
+
+    def slow(*arguments: Any) -> Partitions:
+        now[0] += 2 * PARTITIONS_REUSED_S
+        asked.append(now[0])
+        return ask(*arguments)
+
+    monkeypatch.setattr(pyspark_tidelog.planning, "subscribed_partitions", slow)
+    end = stream.latestOffset(start, ReadMaxRows(4))
+    assert ranges(stream, start, end) == [(0, 0, 2), (0, 2, 4)]
+    assert len(asked) == 1
+    now[0] += PARTITIONS_REUSED_S
+    stream.latestOffset(end, ReadMaxRows(4))
+    assert len(asked) == 2
