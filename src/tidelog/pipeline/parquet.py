@@ -176,10 +176,10 @@ class RangeWriter:
 
     @staticmethod
     def _close_in_vain(writer: pq.ParquetWriter) -> None:
-        """What is left in memory may find no room, and is of no use."""
+        """What is left in memory may find no room, or be half a row group, and is of no use."""
         try:
             writer.close()
-        except OSError:
+        except (OSError, RuntimeError):
             writer.is_open = False  # Or it would be tried again when the object goes.
             with suppress(OSError):  # The same bytes.
                 writer.close()

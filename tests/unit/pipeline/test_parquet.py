@@ -20,6 +20,7 @@ from pyspark_tidelog.offsets import OffsetRange
 from pyspark_tidelog.options import parse_options
 from tidelog.model.topics import MAX_TOPIC_NAME_LENGTH
 from tidelog.pipeline import delta
+from tidelog.pipeline.json_values import parse_values
 from tidelog.pipeline.parquet import RangeWriter, write_range
 from tidelog.pipeline.reading import read_delta
 from tidelog.pipeline.shape import TableShape, ValueFormat, raw_shape, text_shape
@@ -123,3 +124,14 @@ def test_a_table_is_read_whatever_its_folder_is_called(tmp_path: Path, name: str
     assert delta.commit_batch(table, "q", 0, [writer.finish()], 0, {})
     spark: Any = Reader()
     assert read_delta(spark, path) == 1
+
+
+def test_rows_that_no_column_takes_leave_no_file(tmp_path: Path) -> None:
+    """What is wrong with them is told: nulls for a column without, of a schema that the user has given."""
+    schema = pa.schema([("b", pa.int32()), pa.field("a", pa.int32(), nullable=False)])
+    writer = RangeWriter(str(tmp_path), TableShape(ValueFormat.JSON, schema), OffsetRange("t", 0, 0, 1, "id"))
+    writer.add(parse_values(pa.array([b'{"b": 1}'], pa.binary()), schema)[0])
+    with pytest.raises(pa.ArrowInvalid, match="non-nullable"):
+        writer.finish()
+    writer.abandon()
+    assert list(tmp_path.iterdir()) == []
