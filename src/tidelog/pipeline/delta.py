@@ -26,7 +26,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyspark_tidelog.offsets import OffsetRange
 from tidelog.model.identifiers import TopicPartition
 from tidelog.pipeline.errors import TableMismatch, TableNotWritten, in_one_line
-from tidelog.pipeline.history import CHECKED, OFFSETS, QUERY, TOPIC_IDS
+from tidelog.pipeline.history import CHECKED, OFFSETS, QUERY, TOPIC_IDS, had_another_topic
 
 _APP: Final = "tidelog"
 BATCH: Final = "tidelog.batch"
@@ -134,10 +134,20 @@ def next_offsets(table: DeltaTable, partitions: Iterable[TopicPartition], topic_
     """The next offset to take of each partition that the table has taken something of."""
     found: dict[TopicPartition, int] = {}
     for each in partitions:
-        version = table.transaction_version(progress_id(each.topic, each.partition, topic_id))
-        if version is not None:
-            found[each] = version
+        offset = _stands_at(table, each, topic_id)
+        if offset is not None:
+            found[each] = offset
     return found
+
+
+def _stands_at(table: DeltaTable, partition: TopicPartition, topic_id: str) -> int | None:
+    """The next offset of a partition; None where nothing of it was taken."""
+    offset: int | None = table.transaction_version(progress_id(partition.topic, partition.partition, topic_id))
+    if offset is not None or not topic_id:
+        return offset
+    # Brokers that told no ids were updated since.
+    offset = table.transaction_version(progress_id(partition.topic, partition.partition, ""))
+    return None if offset is None or had_another_topic(table, partition.topic, topic_id) else offset
 
 
 def commit_batch(
@@ -198,7 +208,7 @@ def _check_continuity(table: DeltaTable, written: Sequence[WrittenRange]) -> dic
     for each in sorted(written, key=lambda one: (one.offsets.topic, one.offsets.partition, one.offsets.start)):
         offsets = each.offsets
         app = progress_id(offsets.topic, offsets.partition, offsets.topic_id)
-        stands = table.transaction_version(app)
+        stands = _stands_at(table, offsets.topic_partition, offsets.topic_id)
         if stands is not None and offsets.end <= stands and app not in ends:
             replayed += 1
             continue

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from tests.unit.pipeline.ranges import written_range
 from tests.unit.pyspark_tidelog.spark_fixtures import Broker
 
 from pyspark_tidelog.offsets import OffsetRange
@@ -160,3 +161,18 @@ def test_a_restore_is_noticed_whichever_partition_has_records_next(tmp_path: Pat
     committer.take(None, 2, [], time.monotonic())  # type: ignore[arg-type]  # Nothing is asked of it.
     with pytest.raises(TableMismatch, match=r"was restored .* holds t-1 up to offset 0, where its progress says 9"):
         committer.take(None, 3, [written(0, 9)], time.monotonic())  # type: ignore[arg-type]  # Nothing is asked of it.
+
+
+def test_a_table_goes_on_when_its_cluster_begins_to_tell_topic_ids(tmp_path: Path) -> None:
+    """Apache Kafka before 2.8 has none: after an update of the brokers it is the same topic."""
+    partition = TopicPartition("t", 0)
+    table = delta.open_table(str(tmp_path), pa.schema([("offset", pa.int64())]), description="")
+    assert delta.commit_batch(table, "q", 0, [written_range("t", 0, 4, "")], 0, {})
+    assert delta.next_offsets(table, [partition], "id") == {partition: 4}
+    assert not delta.commit_batch(table, "q", 1, [written_range("t", 0, 4, "id")], 0, {})
+    with pytest.raises(TableMismatch, match="stands at offset 4"):
+        delta.commit_batch(table, "q", 1, [written_range("t", 2, 6, "id")], 0, {})
+    assert delta.commit_batch(table, "q", 1, [written_range("t", 4, 6, "id")], 0, {})
+    assert delta.next_offsets(table, [partition], "id") == {partition: 6}
+    assert delta.next_offsets(table, [partition], "new") == {}
+    assert delta.commit_batch(table, "q", 2, [written_range("t", 0, 1, "new")], 0, {})
