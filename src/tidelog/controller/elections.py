@@ -258,7 +258,10 @@ def _has_one_replica(image: PartitionImage) -> bool:
 
 
 def _warn_of_damage(turn: ControllerTurn, topic_partition: TopicPartition, leader: BrokerId) -> None:
-    damage = turn.state.damaged_replicas(topic_partition)[leader]
+    damage = turn.state.damaged_replicas(topic_partition).get(leader)
+    if damage is None:
+        # Its machine was booted anew while it was in doubt which members live: what its log lacks is known of no other.
+        return
     logger.warning(
         "damaged replica leads: partition=%s broker=%d log_end=%d lost_end=%d: it is the only replica, and the records "
         "that it has lost are gone",

@@ -556,6 +556,22 @@ class TestSessionsThatOutliveTheirBrokers:
         assert bounced.ask(ControlledShutdown(BrokerId(0), bounced.brokers[BrokerId(0)].epoch)) == []
         assert bounced.state == (2, (2,))
 
+    def test_an_only_replica_that_gets_another_is_elected_by_hand(self) -> None:
+        """Its machine was booted anew, too. Its log is all there is, so that nothing is known to be lost."""
+        cluster = Booted([1])
+        cluster.ask(AlterReassignments([ReassignPartition(T0, (BrokerId(1), BrokerId(2)))]))
+        cluster.booted(0)
+        cluster.brokers = {BrokerId(0): broker(0, LATER), BrokerId(1): broker(1, 2), BrokerId(2): broker(2, 3)}
+        cluster.term(2)
+        assert cluster.asked == {1}
+        cluster.live(broker(0, LATER), broker(2, 3))
+        cluster.booted(1)
+        cluster.tell()
+        cluster.live(broker(0, LATER), broker(1, LATER + 1), broker(2, 3))
+        assert cluster.state == (-1, (1,))
+        assert cluster.elect() is ErrorCode.NONE
+        assert cluster.state == (1, (1,))
+
     def test_a_member_that_stops_in_a_doubt_stays_in_the_isr(self, cluster: Booted) -> None:
         """The leader may be dead: then the one that stops has what the first one back has not."""
         assert cluster.ask(ControlledShutdown(BrokerId(2), cluster.brokers[BrokerId(2)].epoch)) == []
