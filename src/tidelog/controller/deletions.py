@@ -148,7 +148,7 @@ class Deletions:
 
     def _start(self, turn: ControllerTurn, names: Iterable[str]) -> None:
         """Takes topics from their leaders and asks every live broker to remove its replicas."""
-        new = [name for name in names if name not in self._to_stop]
+        new = [name for name in dict.fromkeys(names) if name not in self._to_stop]
         for name in new:
             replicas: dict[BrokerId, set[TopicPartition]] = {}
             for index, image in turn.state.image.topics[name].partitions.items():

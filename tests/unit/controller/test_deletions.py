@@ -207,6 +207,17 @@ def test_two_requests_for_one_deletion_are_both_answered() -> None:
     assert [request_id for request_id, _ in cluster.last.replies] == [7, 8]
 
 
+def test_a_topic_without_replicas_that_is_named_twice() -> None:
+    """A tool has made it so; by name and by id it is one topic."""
+    cluster = Cluster(broker(0))
+    cluster.tree.transact(1, [Create("/brokers/topics/t", b'{"version":1,"partitions":{}}')], 0)
+    cluster.run(TopicsChanged([cluster.node("t")]))
+    topic_id = cluster.controller.image.topics["t"].topic_id
+    delete(cluster, TopicReference("t"), TopicReference(None, topic_id))
+    assert cluster.last.replies == [(7, [DeletedTopic("t", topic_id)] * 2)]
+    assert "/brokers/topics/t" not in cluster.tree.paths()
+
+
 def foreign_removal(cluster: Cluster) -> None:
     """Somebody removes the topic's nodes, bottom up, behind the controller's back."""
     for path in sorted((path for path in cluster.tree.paths() if path.startswith("/brokers/topics/t")), reverse=True):
