@@ -208,6 +208,25 @@ def test_what_a_deleted_topic_left_behind_is_put_aside(broker: Broker) -> None:
     assert (stray / "partition.metadata").exists()
 
 
+def test_the_replica_of_a_deleted_topic_gives_way_to_a_new_one_of_that_name(broker: Broker) -> None:
+    """The broker was away while its replica moved and the topic was deleted, and was told to stop nothing. It has been
+    told of the topic that has the name now, and is to make a replica of it."""
+    broker.lead("u")
+    broker.produce("u", [b"a"])
+    folder = Path(broker.replica("u").log.directory)
+    other = TopicId(bytes(range(16)))
+    states = [messages.UpdateMetadataRequest.UpdateMetadataPartitionState(leader=0, isr=[0], replicas=[0])]
+    told = messages.UpdateMetadataRequest.UpdateMetadataTopicState(
+        topic_name="u", topic_id=other, partition_states=states
+    )
+    assert broker.tell_brokers([told]).error_code == 0
+    assert errors(broker.lead("u", topic_id=other)) == [0]
+    assert broker.replica("u").topic_id == other
+    assert broker.produce("u").base_offset == 0
+    [stray] = [path for path in folder.parent.iterdir() if path.name.endswith("-stray")]
+    assert (stray / "00000000000000000000.log").stat().st_size > 0
+
+
 def test_invalid_names_never_reach_the_disk(broker: Broker) -> None:
     """A topic name is checked again before it becomes a folder."""
     assert errors(broker.lead("../escape")) == [ErrorCode.INVALID_TOPIC_EXCEPTION]

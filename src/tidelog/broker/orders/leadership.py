@@ -162,6 +162,7 @@ class Leadership:
                 if deletion is not None and deletion.topic_id in (None, order.topic_id):
                     # The replica is wanted again; what it has that its leader has not it will cut.
                     self._postponed.drop_deletion(topic_partition)
+                self._end_namesake(order)
                 orders.append(order)
         replicas = self._replicas
         missing = dict.fromkeys(
@@ -192,6 +193,23 @@ class Leadership:
         else:
             with_settings(Deferred.of({}))
         return done
+
+    def _end_namesake(self, order: Order) -> None:
+        """Ends the replica of a deleted topic whose name another one has, of which a replica is to be made.
+
+        This broker was away when the replica moved to others and the topic was deleted: it was told to stop nothing.
+        The new topic was told of before; an order that contradicts what was told is refused (`_take_up`).
+        """
+        topic_partition, topic_id = order.topic_partition, order.topic_id
+        replica = self._replicas.get(topic_partition)
+        topic = self._metadata.image.topics.get(topic_partition.topic)
+        if replica is None or topic is None or topic.topic_id != topic_id or not order.state.is_new:
+            return
+        if ZERO_TOPIC_ID in (topic_id, replica.topic_id) or topic_id == replica.topic_id or replica.log.is_offline:
+            return
+        self._fetcher_manager.stop_following(topic_partition)
+        self._replicas.remove(topic_partition)
+        self._on_leadership_changed(topic_partition)
 
     def _carry_out(
         self,
