@@ -16,9 +16,10 @@ from tidelog.broker.cluster import broker_channel
 from tidelog.broker.cluster.broker_channel import REFUSALS_MAX, Channel
 from tidelog.broker.cluster.membership import Membership
 from tidelog.controller.events import Event, ReplicasFailed, ReplicasPostponed, ReplicasStopped, TopicIdsTold
+from tidelog.controller.requests import CreateTopics, NewTopic
 from tidelog.controller.result import Send
 from tidelog.metadata.image import ConfigResource
-from tidelog.model.errors import ErrorCode
+from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerEpoch, BrokerId, TopicId, TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -36,6 +37,27 @@ def test_a_change_that_is_late_says_what_is_missing(tmp_path: Path) -> None:
             assert "Broker 0 has no connection to the metadata store" in late.error_message
             brokers.sessions[0].resume()
             await eventually(lambda: brokers.leaders(0, "t") == [0])
+
+    run(check())
+
+
+def test_what_nobody_awaits_any_more_is_not_kept_for_the_store(tmp_path: Path) -> None:
+    """Leaders ask for their ISRs again and again, with thousands of partitions each time, for as long as it is away."""
+
+    async def check() -> None:
+        async with Brokers(str(tmp_path)) as brokers:
+            await brokers.start(0)
+            elections = brokers.running[0]._driver_of_start().elections
+            brokers.sessions[0].suspend()
+            asked = [elections.serve(CreateTopics([NewTopic(f"t{each}", 1, 1)]), 20) for each in range(5)]
+            await asyncio.wait(asked)
+            for answer in asked:
+                with pytest.raises(KafkaError):
+                    answer.result()
+            assert elections.controller_queue == 0
+            brokers.sessions[0].resume()
+            await eventually(lambda: brokers.leaders(0, "t0") == [0])
+            assert (await brokers.create(0, "t4", [[0]])).error_code == ErrorCode.NONE
 
     run(check())
 

@@ -69,6 +69,8 @@ class Pending:
     id: int
     request: Request[Any]
     answer: asyncio.Future[Any]
+    queued: Submitted | None = None
+    """The event that waits in the queue."""
     reloads: int = 0
     may_have_happened: bool = False
     """Something of it is in the store, or may be, although what was to be written failed."""
@@ -136,8 +138,19 @@ class Term:
     def enqueue(self, pending: Pending) -> None:
         """Queues a request; its answer is given when its turn has come and gone."""
         self._pending[pending.id] = pending
-        pending.answer.add_done_callback(lambda _: self._pending.pop(pending.id, None))
-        self.post(Submitted(pending.id, pending.request))
+        pending.answer.add_done_callback(lambda _: self._forget(pending))
+        self._submit(pending)
+
+    def _submit(self, pending: Pending) -> None:
+        pending.queued = Submitted(pending.id, pending.request)
+        self.post(pending.queued)
+
+    def _forget(self, pending: Pending) -> None:
+        """It is answered. One that timed out in the queue is not kept: without a store nothing is taken out of it."""
+        self._pending.pop(pending.id, None)
+        if pending.queued is not None:
+            self._events.remove(pending.queued)
+            pending.queued = None
 
     def post(self, event: Event) -> None:
         """Queues an event."""
@@ -252,7 +265,15 @@ class Term:
             for event in events:
                 await self._handle(event)
         elif self._events:
-            await self._handle(self._events.popleft())
+            await self._handle(self._take())
+
+    def _take(self) -> Event | _FromBroker:
+        """The event whose turn it is."""
+        event = self._events.popleft()
+        pending = self._pending.get(event.request_id) if isinstance(event, Submitted) else None
+        if pending is not None:
+            pending.queued = None
+        return event
 
     async def _check_fence(self) -> None:
         """Raises Deposed if what was read just now may be another controller's: its epoch came before its writes."""
@@ -275,17 +296,16 @@ class Term:
     async def _start_over(self) -> None:
         """Loads anew and puts what is undecided in the queue again."""
         await self.load()
-        queued = {event.request_id for event in self._events if isinstance(event, Submitted)}
         unanswered = [pending for pending in self._pending.values() if not pending.answer.done()]
         # What is done, and waits for brokers to take it in only, must not be done twice.
         undecided = [pending for pending in unanswered if pending.id not in self._decided]
-        for pending in [pending for pending in undecided if pending.id not in queued]:
+        for pending in [pending for pending in undecided if pending.queued is None]:
             pending.reloads += 1
             if pending.reloads > RELOADS_MAX:
                 refusal = "Another client is changing the cluster's metadata; try again."
                 pending.answer.set_exception(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, refusal))
             else:
-                self.post(Submitted(pending.id, pending.request))
+                self._submit(pending)
 
     # Carrying out.
 
