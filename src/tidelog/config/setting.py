@@ -168,7 +168,7 @@ class ThrottledReplicas:
 
     def check(self, name: str, value: Value) -> None:
         assert isinstance(value, tuple)
-        if "".join(value) == "*" or all(re.fullmatch(r"([0-9]+:[0-9]+)?", member) for member in value):
+        if "".join(value) == "*" or all(re.fullmatch(r"([0-9]{1,10}:[0-9]{1,10})?", member) for member in value):
             return
         shown = f"[{', '.join(value)}]"
         raise InvalidValue(

@@ -36,6 +36,13 @@ def test_leading_creates_the_log_with_its_settings(start_broker: Callable[..., B
     assert (Path(broker.replica("t").log.directory) / "partition.metadata").exists()
 
 
+def test_an_order_is_carried_out_whatever_the_topics_settings_say(broker: Broker) -> None:
+    """They were written past every check; orders behind this one would wait for it for ever."""
+    broker.settings.topics["u"] = {"leader.replication.throttled.replicas": "0:" + "9" * 5_000}
+    assert errors(broker.lead("u")) == [0]
+    assert errors(broker.lead("v")) == [0]
+
+
 def test_an_epoch_is_entered_at_the_log_end(broker: Broker) -> None:
     """Each leadership is noted in the epoch cache with the offset at which it starts."""
     broker.produce("t", [b"a", b"b"])

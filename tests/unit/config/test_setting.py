@@ -109,6 +109,15 @@ def test_refusals_in_kafkas_words(name: str, text: str, sentence: str) -> None:
     assert str(refused.value) == sentence
 
 
+@pytest.mark.parametrize("text", ["0:" + "9" * 5_000, "9" * 5_000 + ":0"])
+def test_a_throttled_replica_has_numbers_that_can_be_read(text: str) -> None:
+    """Python reads no number of more than 4,300 digits: brokers could not take such a setting in."""
+    name = "leader.replication.throttled.replicas"
+    with pytest.raises(InvalidValue):
+        topic(name).parse(text)
+    assert topic(name).parse("2147483647:2147483647") == ("2147483647:2147483647",)
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
