@@ -222,8 +222,7 @@ def producers_at(
     newest = log_end_offset if snapshot_max is None else min(log_end_offset, snapshot_max)
     offsets = snapshot_offsets(folder)
     producers = ProducerState(folder.topic_partition)
-    producers.clear(log_start_offset)
-    producers.snapshot_offset = log_start_offset
+    _begin(producers, segments, log_start_offset)
     for offset in reversed(offsets):
         if offset <= newest and _load(folder, producers, offset, segments, now_ms):
             break
@@ -267,12 +266,20 @@ def load_snapshot(
     now_ms: int,
 ) -> None:
     """The state of the newest readable snapshot at or below `end`; later and unreadable ones are removed."""
-    producers.clear(log_start_offset)
-    producers.snapshot_offset = log_start_offset
+    _begin(producers, segments, log_start_offset)
     for offset in reversed(offsets):
         if offset <= end and _load(folder, producers, offset, segments, now_ms):
             return
         folder.disk.unlink(snapshot_path(folder, offset))
+
+
+def _begin(producers: ProducerState, segments: Sequence[Segment], log_start_offset: int) -> None:
+    """Nothing is known: the segments tell, also by what lies before the log's start and is still there.
+
+    A producer of which a marker is left, and the batch before it deleted, would be known without its sequence.
+    """
+    producers.clear(segments[0].base_offset if segments else log_start_offset)
+    producers.snapshot_offset = log_start_offset
 
 
 def _load(folder: LogFolder, producers: ProducerState, offset: int, segments: Sequence[Segment], now_ms: int) -> bool:

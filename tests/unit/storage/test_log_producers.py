@@ -283,6 +283,35 @@ def test_a_clean_stop_after_a_truncation_keeps_producers(tmp_path: Path) -> None
     manager.close()
 
 
+@pytest.mark.parametrize("begins_at", [1, 2])
+@pytest.mark.parametrize("how", ["stopped", "killed", "cut"])
+def test_deleted_records_tell_of_their_producers_as_long_as_they_are_there(
+    tmp_path: Path, begins_at: int, how: str
+) -> None:
+    """DeleteRecords may leave a producer's marker, and take the batch before it: it goes on where it was, all the same.
+    So does a producer that has nothing left to be read."""
+    manager, log = open_log(tmp_path)
+    send(log, 0, transactional=True)
+    end(log, commit=True)
+    send(log, 0, producer=6)
+    log.update_high_watermark(3)
+    log.advance_start(begins_at)
+    if how == "cut":
+        send(log, 0, producer=7)
+        log.truncate_to(3)
+    else:
+        for task in manager.maintenance.checkpoint_tasks():
+            run_now(task)
+        manager.close() if how == "stopped" else manager.abandon()
+        manager, log = open_log(tmp_path)
+        log.update_high_watermark(3)
+    assert log.log_start_offset == begins_at
+    assert send(log, 0).duplicate
+    assert send(log, 1, transactional=True).first_offset == 3
+    assert send(log, 0, producer=6).duplicate
+    manager.close()
+
+
 @pytest.mark.parametrize("begins_at", [3, 5])
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_copy_knows_producers_whose_records_are_gone(tmp_path: Path, begins_at: int, *, restarts: bool) -> None:
