@@ -217,6 +217,13 @@ class Segment(SegmentLookups):
         The segment may be appended to again, and its indexes go on as if what was removed had never been there.
         OSError: nothing was removed. Afterwards `transaction_index.cut` makes that file shorter, too.
         """
+        self._cuts += 1
+        try:
+            return self._truncate_to(offset, now_ms)
+        finally:
+            self._cuts += 1
+
+    def _truncate_to(self, offset: int, now_ms: int) -> FoundBatch | None:
         # Of a segment that is emptied nothing has to be readable.
         is_emptied = offset <= self.base_offset
         found = None if is_emptied else self.find(offset)

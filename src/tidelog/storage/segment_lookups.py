@@ -60,6 +60,7 @@ class SegmentLookups(SegmentFiles):
     """What is in a .log file, found by its indexes; safe beside one appender."""
 
     __slots__ = (
+        "_cuts",
         "_is_torn",
         "_is_unfinished",
         "_preallocated",
@@ -96,6 +97,8 @@ class SegmentLookups(SegmentFiles):
         self._timestamp_known = size == 0
         self._timestamps_forgotten = 0
         """Counts how often `max_timestamp` became unknown."""
+        self._cuts = 0
+        """Counts truncations, when they begin and when they are over."""
         self._preallocated = False
         self._is_unfinished = False
         """Whether batches came since the indexes were last finished."""
@@ -423,7 +426,16 @@ class SegmentLookups(SegmentFiles):
             self.rebuild_indexes()
 
     def rebuild_indexes(self) -> None:
-        """Writes both indexes anew from the log. OSError: lookups go on with what was there, or is in memory."""
+        """Writes both indexes anew from the log. OSError: lookups go on with what was there, or is in memory.
+
+        Once more where the log's owner has cut it meanwhile: else they would tell of batches that are gone.
+        """
+        cuts = -1
+        while cuts != self._cuts:
+            cuts = self._cuts
+            self._write_indexes_anew()
+
+    def _write_indexes_anew(self) -> None:
         offsets, positions = array(OffsetIndex.KEY_TYPE), array("I")
         timestamps, timestamp_offsets = array(TimeIndex.KEY_TYPE), array("I")
         base_offset, interval = self.base_offset, self.config.index_interval_bytes

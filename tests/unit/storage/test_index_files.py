@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.storage.support import NOW_MS, FaultyDisk, batch, fill, open_log, read_all
@@ -14,6 +15,8 @@ from tidelog.records.batch import patch
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_manager import LogManager
+from tidelog.storage.segment import Segment
+from tidelog.storage.segment_lookups import FoundBatch
 
 CONFIG = LogConfig(index_interval_bytes=200, segment_index_bytes=960)
 
@@ -165,6 +168,35 @@ def test_a_log_goes_on_though_an_index_was_damaged_since_it_was_loaded(tmp_path:
         return
     assert [record.offset for record in read_all(log)] == list(range(10))
     manager.close(8)
+
+
+def test_a_log_that_is_cut_while_its_indexes_are_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a reader's thread, which has seen batches that are gone. What is appended next is earlier than those were."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 12, timestamp=NOW_MS + 50_000)
+    segment, headers = log.active, Segment.headers
+    is_cut = False
+
+    def headers_and_a_cut(this: Segment, position: int, **options: Any) -> Iterator[FoundBatch]:
+        nonlocal is_cut
+        yield from headers(this, position, **options)
+        if this is segment and not position and not is_cut:
+            is_cut = True
+            log.truncate_to(3)
+            fill(log, 3)
+
+    monkeypatch.setattr(Segment, "headers", headers_and_a_cut)
+    segment.index_anew()
+    monkeypatch.undo()
+    assert is_cut
+    assert segment.max_timestamp_so_far() == (NOW_MS + 50_002, 2)
+    assert not [entry for entry in segment.time_index.entries() if entry.offset >= 6]
+    assert not [entry for entry in segment.offset_index.entries() if entry.offset >= 6]
+    assert [record.offset for record in read_all(log)] == list(range(6))
+    greatest = log.offset_for_timestamp(-3, up_to_offset=log.log_end_offset)
+    assert greatest is not None
+    assert greatest[1] == 2
+    manager.close(7)
 
 
 def damaged_time_index(path: Path, damage: Callable[[bytes], bytes]) -> tuple[LogManager, Log]:
