@@ -139,9 +139,12 @@ class Choice:
             for entry in entries:
                 if entry.transaction_first_offset >= 0:
                     continue
-                if is_expired(entry, self._wall_ms, self._expiration_ms):
+                silent_ms = self._now_ms - entry.seen_ms
+                # One that copies old records has their timestamps, and is heard of all the same.
+                may_expire = silent_ms >= min(KEPT_MS, self._expiration_ms)
+                if may_expire and is_expired(entry, self._wall_ms, self._expiration_ms):
                     self._chosen.append((state, entry))
-                elif self._now_ms - entry.seen_ms >= KEPT_MS:
+                elif silent_ms >= KEPT_MS:
                     silent.append((entry.seen_ms, entry.last_timestamp, state, entry))
         self._expired_count = len(self._chosen)
         count -= self._expired_count

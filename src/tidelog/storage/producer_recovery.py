@@ -12,7 +12,9 @@ from tidelog.records.errors import InvalidBatch
 from tidelog.storage.append import end_of_transaction
 from tidelog.storage.errors import CorruptFile, CorruptIndex
 from tidelog.storage.file_names import DELETED, SNAPSHOT, parse_segment_file, segment_file
+from tidelog.storage.log_config import LONG_MAX
 from tidelog.storage.producer_entries import BATCHES_KEPT, SEQUENCE_COUNT, ProducerBatch, ProducerEntry
+from tidelog.storage.producer_limit import KEPT_MS
 from tidelog.storage.producer_snapshots import PendingSnapshot, decode_snapshot, encode_snapshot
 from tidelog.storage.producer_state import AppendOrigin, ProducerState, ProducerUpdate
 from tidelog.storage.segment_order import floor_index
@@ -287,12 +289,15 @@ def _load(folder: LogFolder, producers: ProducerState, offset: int, segments: Se
     name, path = segment_file(offset, SNAPSHOT), snapshot_path(folder, offset)
     try:
         entries = decode_snapshot(folder.at_current_path(lambda path: folder.disk.read(f"{path}/{name}")))
+        written_ms = folder.at_current_path(lambda path: folder.disk.stat(f"{path}/{name}")).modified_ms
     except FileNotFoundError:
         return False  # Retention has taken it since the folder was listed.
     except CorruptFile as error:
         logger.warning("snapshot_ignored: path=%s reason=%s", path, error)
         return False
-    producers.load(entries, offset, now_ms, folder.environment.producer_expiration_ms)
+    # Those in a new snapshot may have been heard of just before, whatever their records' timestamps are.
+    is_new = now_ms - written_ms < KEPT_MS
+    producers.load(entries, offset, now_ms, LONG_MAX if is_new else folder.environment.producer_expiration_ms)
     producers.snapshot_offset = offset
     _recall_batches(producers, segments, offset)
     return True

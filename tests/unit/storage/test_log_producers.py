@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.storage.log import AppendInfo, AppendOrigin, Log
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_manager_settings import LogManagerSettings
+from tidelog.storage.producer_limit import KEPT_MS
 from tidelog.storage.tasks import run_now
 
 
@@ -122,6 +124,43 @@ def test_producers_expire(tmp_path: Path) -> None:
     clock.now_ms += 1
     assert manager.maintenance.expire_producers() == 1
     assert set(log.producers.entries) == {6}
+
+
+@pytest.mark.parametrize("how", ["running", "stopped", "killed"])
+def test_a_producer_of_old_records_is_known_as_long_as_it_is_heard_of(tmp_path: Path, how: str) -> None:
+    """One that copies last year's records has their timestamps: what it repeats is a duplicate all the same."""
+    clock = StandingClock()
+    manager, log = open_log(tmp_path, clock=clock)
+    old = {"timestamp": NOW_MS - 400 * 86_400_000, "producer_id": 5, "producer_epoch": 0}
+    for sequence in range(2):
+        log.append(batch(b"old", base_sequence=sequence, **old), leader_epoch=0, now_ms=NOW_MS)
+    if how != "running":
+        log.roll(NOW_MS)
+        manager.close() if how == "stopped" else manager.abandon()
+        manager, log = open_log(tmp_path, clock=clock)
+    clock.now_ms += KEPT_MS - 1
+    assert manager.maintenance.expire_producers() == 0
+    for sequence in range(2):
+        again = log.append(batch(b"old", base_sequence=sequence, **old), leader_epoch=0, now_ms=NOW_MS)
+        assert again.duplicate
+    clock.now_ms += 1
+    assert manager.maintenance.expire_producers() == 1
+    manager.close()
+
+
+def test_a_producer_of_old_records_is_forgotten_with_an_old_snapshot(tmp_path: Path) -> None:
+    """It was silent since that was written."""
+    manager, log = open_log(tmp_path)
+    old = {"timestamp": NOW_MS - 400 * 86_400_000, "producer_epoch": 0, "base_sequence": 0}
+    log.append(batch(b"old", producer_id=5, **old), leader_epoch=0, now_ms=NOW_MS)
+    log.append(batch(b"open", producer_id=6, transactional=True, **old), leader_epoch=0, now_ms=NOW_MS)
+    send(log, 0, producer=7)
+    manager.close()
+    for snapshot in (tmp_path / "topicone-0").glob("*.snapshot"):
+        os.utime(snapshot, ns=(0, (NOW_MS - KEPT_MS) * 1_000_000))
+    manager, log = open_log(tmp_path)
+    assert set(log.producers.entries) == {6, 7}
+    manager.close()
 
 
 @pytest.mark.parametrize("clean", [True, False])
