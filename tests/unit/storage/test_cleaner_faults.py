@@ -267,6 +267,26 @@ def test_too_few_descriptors_take_nothing_offline(tmp_path: Path) -> None:
     manager.close()
 
 
+def test_a_lack_of_memory_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The map of keys takes 128 MiB: where they are missing the log is tried again, as where there is no room."""
+    clock = StandingClock()
+    manager, log = begun(tmp_path, clock=clock)
+
+    def refuse(*_: object) -> None:
+        raise MemoryError("no memory for a map of keys")
+
+    monkeypatch.setattr("tidelog.storage.cleaner.cleaning.make_key_map", refuse)
+    finish(manager)
+    assert not manager.offline_directories
+    assert not manager.cleaner.uncleanable
+    monkeypatch.undo()
+    clock.now_ms += 400_000
+    finish(manager)
+    assert is_clean(log)
+    check(log)
+    manager.close()
+
+
 def test_a_log_that_is_cut_meanwhile(tmp_path: Path) -> None:
     """A follower is told to; the cleaning of what is left begins anew, and the checkpoint does not pass the cut."""
     manager, log = begun(tmp_path)

@@ -6,7 +6,7 @@
 
 These are `DiskTask`s; the broker asks for the `next_task`, one at a time. A log whose files cannot be cleaned is
 left alone until the next start, and its reason told once; an I/O error takes its directory offline, as any other does.
-Where there is no room, or no descriptor, for what a cleaning writes, nothing is broken: it comes back to it later.
+Where there is no room, no descriptor or no memory for a cleaning, nothing is broken: it comes back to it later.
 
 The flush, and a checkpoint of the recovery point, come first because a cleaning must not rest on what a power cut may
 take: a record that supersedes others, the marker that ended a transaction. And because recovery takes gaps above the
@@ -25,6 +25,7 @@ from tidelog.storage.cleaner.choice import cleanable_offsets, filthiest, log_to_
 from tidelog.storage.cleaner.errors import Uncleanable
 from tidelog.storage.cleaner.report import CleanerReport
 from tidelog.storage.cleaner.settings import CleanerSettings
+from tidelog.storage.disk_errors import as_os_error
 from tidelog.storage.errors import CorruptFile
 from tidelog.storage.file_names import CLEANER_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from tidelog.storage.tasks import SimpleTask
@@ -322,8 +323,8 @@ class LogCleaner:
             if failed is not None:
                 raise failed
             cleaning.finish_slice()
-        except OSError as error:
-            self._disk_failed(cleaning, error)
+        except (OSError, MemoryError) as error:
+            self._disk_failed(cleaning, as_os_error(error))
             self._give_up(cleaning)
         except Exception as error:
             # What one log's bytes bring about must not stop the cleaning of the others.
