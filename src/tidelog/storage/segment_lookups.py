@@ -158,8 +158,18 @@ class SegmentLookups(SegmentFiles):
         return self._repaired(lambda: self.offset_index.lookup(offset, blocking=blocking), blocking=blocking)
 
     def index_entry_behind(self, position: int, *, blocking: bool = True) -> IndexEntry | None:
-        """The first entry of the offset index at or behind `position`; None if there is none."""
-        return self._repaired(lambda: self.offset_index.lookup_position(position, blocking=blocking), blocking=blocking)
+        """The first entry of the offset index at or behind `position`; None if there is none, or the log does not have
+        what it says."""
+        entry = self._repaired(
+            lambda: self.offset_index.lookup_position(position, blocking=blocking), blocking=blocking
+        )
+        if entry is None:
+            return None
+        try:
+            header = self.header_at(entry.position, blocking=blocking)
+        except KafkaError:
+            return None  # There is no batch, or it was cut away beside this thread.
+        return entry if header is not None and header.last_offset == entry.offset else None
 
     def find(self, offset: int, *, blocking: bool = True) -> FoundBatch | None:
         """The batch that holds `offset`, or the first after it; None when the segment ends before."""

@@ -212,3 +212,31 @@ def test_a_reader_far_behind_is_told_what_concerns_its_read(tmp_path: Path) -> N
         needed = [each for each in range(200) if 2 * each <= last and 2 * each + 1 >= offset]
         assert [each.first_offset // 2 for each in told][: len(needed)] == needed
         assert len(told) <= len(needed) + 5
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_a_damaged_offset_index_hides_no_aborted_transaction(tmp_path: Path, bit: int) -> None:
+    """It tells how far a read has come, and no checksum covers it: an entry counts that its batch confirms."""
+    config = LogConfig(index_interval_bytes=200)
+    manager, log = open_log(tmp_path, config=config)
+    for sequence in range(12):
+        send(log, sequence, ask(log, sequence))
+        end(log, commit=False)
+    log.roll(NOW_MS)
+    send(log, 12, ask(log, 12))
+    log.update_high_watermark(log.log_end_offset)
+    manager.close()
+    index = tmp_path / "topicone-0" / f"{0:020d}.index"
+    content = bytearray(index.read_bytes())
+    for entry in range(0, len(content), 8):
+        content[entry + 3 - bit // 8] ^= 1 << bit % 8
+    index.write_bytes(content)
+    manager, log = open_log(tmp_path, config=config)
+    log.update_high_watermark(log.log_end_offset)
+    for offset in range(0, 24, 2):
+        result = log.read(offset, 500, up_to_offset=24)
+        aborted = {each.first_offset for each in log.aborted_in(offset, result, up_to_offset=24)}
+        assert {header.base_offset for header in headers(result) if not header.is_control} <= aborted
+        for part in result.ranges:
+            part.release()
+    manager.close()
