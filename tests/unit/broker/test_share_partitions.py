@@ -9,10 +9,11 @@ import pytest
 from tests.unit.broker.harness import Broker, topic_id_of
 
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.sharing.partitions import SETTINGS_KEPT_MAX
 from tidelog.broker.sharing.state_requests import StateRequests
 from tidelog.coordinator.share_state.events import StateReply
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
-from tidelog.model.errors import ErrorCode
+from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicId
 from tidelog.ports.disk import FileRange
 from tidelog.protocol import messages
@@ -86,6 +87,20 @@ def test_a_start_that_is_not_found_is_told(
     assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     fetch(broker, "a")
     assert len(stored) == 2
+
+
+def test_of_a_group_that_is_not_known_nothing_is_kept(broker: Broker, stored: list[Deferred[StateReply]]) -> None:
+    """A client that made up groups would fill the memory."""
+    broker.lead("t")
+    answer = fetch(broker, "a")
+    stored[0].fail(KafkaError(ErrorCode.INVALID_REQUEST))
+    [refused] = broker.decode_any(ApiKey.SHARE_FETCH, 1, answer.result()).responses[0].partitions
+    assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    partitions = broker.node.sharing.partitions
+    assert list(partitions) == []
+    for number in range(SETTINGS_KEPT_MAX + 1):
+        assert partitions.settings(f"group {number}") == partitions.settings("g")
+    assert len(partitions._settings) <= SETTINGS_KEPT_MAX
 
 
 def test_a_read_that_fails_holds_up_no_other_member(

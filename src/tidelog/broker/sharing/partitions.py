@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger(__name__)
 
+SETTINGS_KEPT_MAX: Final = 1_000
+"""Groups whose settings are kept ready: clients name groups as they like."""
 _TOLD: Final = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.INVALID_REQUEST: ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -330,7 +332,7 @@ class SharePartitions:
         self._requests = requests
         self._led: dict[ShareKey, LedSharePartition] = {}
         self._settings: dict[str, ShareSettings] = {}
-        """[group] -> as read last; forgotten when settings change."""
+        """[group] -> as read last, SETTINGS_KEPT_MAX of them; forgotten when settings change."""
 
     def __iter__(self) -> Iterator[LedSharePartition]:
         return iter(list(self._led.values()))
@@ -345,7 +347,13 @@ class SharePartitions:
             known.close()
         found = self._led[key] = LedSharePartition(self._node, self._requests, key, replica)
         found.load(lambda: self.settings(group))
+        found.loaded.on_complete(lambda _: self._forget_failed(found))
         return found
+
+    def _forget_failed(self, led: LedSharePartition) -> None:
+        """The next request tries to load it again; a client that makes up groups must not fill the memory."""
+        if led.error is not None and self._led.get(led.key) is led:
+            del self._led[led.key]
 
     def forget_quiet(self, group: str, places: Iterable[tuple[TopicId, int]] | None = None) -> None:
         """Drops share partitions of which all is stored; the next request loads them.
@@ -369,6 +377,8 @@ class SharePartitions:
         """What the group goes by now."""
         found = self._settings.get(group)
         if found is None:
+            if len(self._settings) >= SETTINGS_KEPT_MAX:
+                self._settings.clear()
             resource = ConfigResource(ConfigResourceType.GROUP, group)
             overrides = self._node.metadata.image.configs.get(resource, {})
             found = self._settings[group] = _resolved(overrides, GroupLimits.of(self._node.config))
