@@ -18,6 +18,7 @@ from tests.waiting import eventually
 from tidelog.assignors.assignor import Assignment, Subscription
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumer import Consumer, ConsumerSettings, InvalidAssignment, RebalanceListener
+from tidelog.client.consumer import consumer as consumer_module
 from tidelog.client.consumer.classic import ClassicMembership
 from tidelog.client.consumer.commits import Commits
 from tidelog.client.consumer.ownership import Ownership
@@ -955,6 +956,27 @@ async def test_partitions_by_hand() -> None:
             assert await read(consumer, 1) == [(0, 1)]
         assert broker.committed == {0: 2}
         assert not broker.asked(ApiKey.JOIN_GROUP)
+
+
+async def test_what_was_committed_of_partitions_by_hand_is_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a group without members offsets expire after the last commit, whether there was anything to commit since."""
+    monkeypatch.setattr(consumer_module, "RENEWED_AFTER_S", 0.0)
+    settings = dataclasses.replace(EARLIEST, auto_commit_interval_s=0.02)
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        async with Cluster(broker.bootstrap) as cluster, Consumer(cluster, "g", settings) as consumer:
+            consumer.assign([T0])
+            await read(consumer, 1)
+            assert await consumer.poll(0.05) is None
+            seen = len(broker.asked(ApiKey.OFFSET_COMMIT))
+            await eventually(lambda: len(broker.asked(ApiKey.OFFSET_COMMIT)) >= seen + 3)
+        assert broker.committed == {0: 1}
+        async with consuming(broker, auto_commit_interval_s=0.02) as consumer:
+            while not consumer.assignment:
+                await consumer.poll(0.05)
+            seen = len(broker.asked(ApiKey.OFFSET_COMMIT))
+            await some_heartbeats(broker)
+            assert len(broker.asked(ApiKey.OFFSET_COMMIT)) == seen, "a member's offsets do not expire"
 
 
 @pytest.mark.parametrize("is_automatic", [True, False])

@@ -47,6 +47,9 @@ from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Topi
 
 LOOK_INTERVAL_S: Final = 1.0
 """Between two looks at whether topics are to be asked for."""
+RENEWED_AFTER_S: Final = 3_600.0
+"""When offsets of partitions that were assigned by hand are committed again, though they are no news: those of a group
+without members expire (offsets.retention.minutes, a week) after their last commit."""
 
 
 class Consumer:
@@ -434,8 +437,12 @@ class Consumer:
 
     async def _commit_regularly(self) -> None:
         """Commits what is done every `auto_commit_interval_s`: all that was given, but for the batch in hand."""
+        renewed_at = time.monotonic()
         while True:
             await asyncio.sleep(self._settings.auto_commit_interval_s)
+            if self._membership is None and time.monotonic() - renewed_at >= RENEWED_AFTER_S:
+                renewed_at = time.monotonic()
+                self._ownership.commit_anew()
             if not self._commits_by_hand:  # Behind one, it could take back what that commits of the batch in hand.
                 await self._ownership.commit_quietly(besides=self._in_hand)
 

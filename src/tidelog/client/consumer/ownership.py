@@ -293,6 +293,10 @@ class Ownership:
             if position is not None and self._committed.get(tp) != position
         }
 
+    def commit_anew(self) -> None:
+        """What was committed is to be committed once more."""
+        self._committed.clear()
+
     def is_committed(self, topic_partition: TopicPartition, offset: int) -> bool:
         """Whether this offset is what was committed of a partition last."""
         return self._committed.get(topic_partition) == offset
