@@ -18,6 +18,7 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.errors import BatchRefused, ConnectionFailed, ProducerClosed, RefusedWithBatch, RequestTimedOut
 from tidelog.client.partitioners import InvalidPartition, Partitions, partition_for_key
 from tidelog.client.producer import Producer, ProducerSettings, sender
+from tidelog.client.producer import producer as producer_module
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
 from tidelog.protocol.apis import ApiKey
@@ -564,6 +565,18 @@ async def test_a_partition_that_was_just_added_takes_records_at_once() -> None:
             broker.partitions = 3
             place = await (await producer.send("t", b"more", partition=2)).place()
             assert place.topic_partition == TopicPartition("t", 2)
+
+
+async def test_a_topic_made_again_with_fewer_partitions_gets_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The partition that records without a key stuck to is none any more."""
+    monkeypatch.setattr(producer_module, "_draw", lambda: 2)
+    settings = ProducerSettings(linger_ms=0, delivery_timeout_s=2)
+    with LogBroker(partitions=3) as broker:
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, settings) as producer:
+            assert (await (await producer.send("t", b"one")).place()).topic_partition.partition == 2
+            broker.topic_id, broker.partitions = bytes(range(16, 32)), 2
+            await cluster.run(cluster.routing.refresh(["t"], cluster.routing.deadline()))
+            assert (await (await producer.send("t", b"two")).place()).topic_partition.partition == 0
 
 
 async def test_a_key_keeps_its_partition_while_a_leader_is_being_looked_for() -> None:

@@ -340,11 +340,12 @@ class Producer:
     def _target(self, view: TopicView) -> _Target:
         target = self._targets.get(view.name)
         available = [partition.partition for partition in view.partitions.values() if partition.leader >= 0]
-        if target is None:
+        partitions = Partitions(view.name, len(view.partitions), available)
+        if target is None or partitions.count < target.partitions.count:
+            # Of a topic that was made again with fewer partitions, the one that was stuck to may be none any more.
             partitioner = self._make_partitioner(self._settings.batch_size, _draw)
-            target = _Target(partitioner, view, Partitions(view.name, len(view.partitions), available), {})
+            target = _Target(partitioner, view, partitions, {} if target is None else target.queues)
         else:
-            partitions = Partitions(view.name, len(view.partitions), available)
             target = _Target(target.partitioner, view, partitions, target.queues)
         self._targets[view.name] = target
         return target
