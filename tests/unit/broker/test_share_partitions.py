@@ -89,6 +89,21 @@ def test_a_start_that_is_not_found_is_told(
     assert len(stored) == 2
 
 
+def test_a_start_is_stored_before_it_holds_and_looked_for_anew_where_the_group_begins_anew(
+    broker: Broker, stored: list[Deferred[StateReply]]
+) -> None:
+    """Of the group's state that was made anew meanwhile, members are told nothing."""
+    broker.lead("t")
+    led = broker.node.sharing.partitions.find("g", TOPIC_ID, broker.replica("t"))
+    stored[0].complete(StateReply(state_epoch=1, start_offset=-1))
+    assert led.machine is None
+    stored[1].fail(KafkaError(ErrorCode.FENCED_STATE_EPOCH))
+    assert led.is_current
+    stored[2].complete(StateReply(state_epoch=2, start_offset=7))
+    assert led.machine is not None
+    assert (led.state_epoch, led.machine.start_offset) == (2, 7)
+
+
 def test_of_a_group_that_is_not_known_nothing_is_kept(broker: Broker, stored: list[Deferred[StateReply]]) -> None:
     """A client that made up groups would fill the memory."""
     broker.lead("t")

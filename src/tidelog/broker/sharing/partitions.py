@@ -180,7 +180,11 @@ class LedSharePartition:
             try:
                 outcome.result()
             except KafkaError as error:
-                self._failed(error)
+                if error.code is ErrorCode.FENCED_STATE_EPOCH:
+                    # The group began anew between the two questions.
+                    self.load(settings)
+                else:
+                    self._failed(error)
             else:
                 self._begin(reply, start_offset, settings())
 
