@@ -587,7 +587,8 @@ async def test_commits_that_are_refused() -> None:
         broker.append(0, 1)
         async with consuming(broker, auto_commit=False) as consumer:
             await read(consumer, 1)
-            for code in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS):
+            codes = ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.GROUP_ID_NOT_FOUND
+            for code in codes:
                 broker.fail_next[ApiKey.OFFSET_COMMIT] = [code]
                 with pytest.raises(CommitRefused):
                     await consumer.commit()

@@ -144,9 +144,11 @@ async def test_an_assignment_is_taken_and_acknowledged() -> None:
     assert told.events == [("assigned", [0]), ("revoked", [0]), ("assigned", [1]), ("revoked", [1])]
 
 
-@pytest.mark.parametrize("code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
+@pytest.mark.parametrize(
+    "code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND]
+)
 async def test_a_member_that_was_fenced_joins_anew(code: ErrorCode) -> None:
-    """From epoch 0, with nothing: what it had is lost."""
+    """From epoch 0, with nothing: what it had is lost. A group that has lost its last member may be gone by then."""
     told = Told()
     with NextGenerationBroker() as broker:
         async with consuming(broker, told) as consumer, polling(consumer):
@@ -257,6 +259,16 @@ async def test_commits_carry_the_epoch() -> None:
         assert [each.generation_id_or_member_epoch for each in broker.asked(ApiKey.OFFSET_COMMIT)] == [1, 1]
         (group,) = broker.asked(ApiKey.OFFSET_FETCH)[-1].groups
         assert group.member_epoch == 1
+
+
+async def test_a_group_of_another_kind_ends_it() -> None:
+    """Which is what a group that is not found means to a member that joins."""
+    with NextGenerationBroker() as broker:
+        broker.fail_next[ApiKey.CONSUMER_GROUP_HEARTBEAT] = [ErrorCode.GROUP_ID_NOT_FOUND]
+        async with consuming(broker, Told()) as consumer:
+            with pytest.raises(KafkaError) as refused:
+                await consumer.poll(10)
+        assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 async def test_a_name_that_another_one_has_ends_it() -> None:

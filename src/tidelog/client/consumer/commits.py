@@ -29,9 +29,11 @@ NOT_A_MEMBER = frozenset(
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.FENCED_INSTANCE_ID,
         ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
     }
 )
-"""The group has given the member up; it hears so with its next heartbeat, if it has not yet."""
+"""The group has given the member up, and may be gone with it; it hears so with its next heartbeat, if it has not yet.
+"""
 _AGAIN = frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.STALE_MEMBER_EPOCH})
 """An open transaction is about to commit offsets; or the member's epoch rose on the way: it is the next one's."""
 

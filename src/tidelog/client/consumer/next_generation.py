@@ -48,6 +48,9 @@ _BEFORE_THE_FIRST_ANSWER_S: Final = 0.5
 _PATTERNS_SINCE: Final = 1
 """From this version of ConsumerGroupHeartbeat on coordinators match patterns."""
 _FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
+_GIVEN_UP: Final = _FENCED | {ErrorCode.GROUP_ID_NOT_FOUND}
+"""What a member is told that the coordinator does not have, or not at this epoch: with its last member a group may go.
+To one that joins the third says that the group is of another kind."""
 
 
 class NextGenerationMembership:
@@ -264,7 +267,7 @@ class NextGenerationMembership:
                 self._told_owned = owned if request.topic_partitions else {}
             self._take(response)
             return True
-        if code in _FENCED:
+        if code in (_FENCED if epoch == _JOINING else _GIVEN_UP):
             if epoch == _JOINING:
                 self._member_id = str(uuid.uuid4())
             self._start_over()

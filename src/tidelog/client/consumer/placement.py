@@ -32,8 +32,9 @@ logger: Final = logging.getLogger(__name__)
 
 LEADER_S_MAX: Final = 10.0
 """How long one attempt at a leader may take."""
-_OF_MEMBERSHIP: Final = NOT_A_MEMBER | {ErrorCode.STALE_MEMBER_EPOCH}
-"""What a coordinator says of the member that asks, and of no offset: the membership joins anew, or stops."""
+_OF_MEMBERSHIP: Final = (NOT_A_MEMBER | {ErrorCode.STALE_MEMBER_EPOCH}) - {ErrorCode.GROUP_ID_NOT_FOUND}
+"""What a coordinator says of the member that asks, and of no offset: the membership joins anew, or stops. Of a group
+that is gone it says that nothing is committed: one that is not found is of a kind without offsets."""
 
 Placed = Callable[[TopicPartition, CommittedOffset, bool], object]
 """Told a partition's position, with the leader epoch of the record before it, and whether the group committed it."""
