@@ -222,6 +222,40 @@ def test_a_deletion_that_failed_half_way_is_ended_by_the_next_one(tmp_path: Path
     run(check())
 
 
+def test_a_group_whose_offsets_could_not_be_altered_goes_on_where_it_was(tmp_path: Path) -> None:
+    """The share coordinator cannot be asked: what members have acknowledged is stored there as before."""
+
+    async def check() -> None:
+        async with Brokers(str(tmp_path), SETTINGS) as brokers:
+            await brokers.start(0)
+            topic = Topic(brokers)
+            await topic.create()
+            connection = await brokers.connect(0)
+            former = await Member(topic, "former").join()
+            await topic.produce(10)
+            await former.acquire()
+            assert await former.acknowledge((0, 4, 1), epoch=-1) == ErrorCode.NONE
+            former.member_epoch = -1
+            await former.heartbeat()
+            requests = brokers.running[0].node.sharing.offsets._requests
+
+            def fail(event: Any) -> Deferred[Any]:
+                del requests.ask
+                assert isinstance(event, InitializeState)
+                return Deferred.failed(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+            requests.ask = fail  # type: ignore[method-assign]
+            request = messages.AlterShareGroupOffsetsRequest
+            partition = request.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=2)
+            wanted = request.AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[partition])
+            answer = await connection.request(request(group_id="g", topics=[wanted]))
+            assert answer.responses[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            later = await Member(topic, "later").join()
+            assert (await later.acquire())[0][0] == 5
+
+    run(check())
+
+
 def test_records_are_those_of_the_topic_whose_id_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker hears of the next topic of a name before it has given the former one's replica up: what members said
     of the former one's records would be kept as said of the next one's."""

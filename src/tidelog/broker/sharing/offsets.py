@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.sharing.state_requests import GIVE_UP_AFTER_MS, StateEvent, StateRequests
-from tidelog.coordinator.groups.consumer.member import Partitions
+from tidelog.coordinator.groups.consumer.member import NO_PARTITIONS, Partitions
 from tidelog.coordinator.groups.share.events import (
     PrepareDeletion,
     PreparedOffsets,
@@ -65,8 +65,17 @@ class ShareOffsets:
 
         return self._node.groups.ask(group, make).then(look)
 
-    def _initialize(self, group: str, starts: Mapping[tuple[TopicId, int], int], state_epoch: int) -> Deferred[ByKey]:
-        """Has state made that begins at these offsets, and tells the group's coordinator of what there is."""
+    def _initialize(
+        self,
+        group: str,
+        starts: Mapping[tuple[TopicId, int], int],
+        state_epoch: int,
+        initialized: Partitions = NO_PARTITIONS,
+    ) -> Deferred[ByKey]:
+        """Has state made that begins at these offsets, and tells the group's coordinator of what there is.
+
+        `initialized`: partitions that have state: where it cannot be made anew, it stays as it is.
+        """
         wall_ms = self._node.clock.wall_ms()
         events: list[StateEvent] = [
             InitializeState(0, ShareKey(group, topic_id, partition), state_epoch, offset, wall_ms)
@@ -74,8 +83,12 @@ class ShareOffsets:
         ]
 
         def tell(outcomes: list[tuple[ShareKey, Outcome]]) -> Deferred[ByKey]:
-            made = _by_topic(key for key, outcome in outcomes if isinstance(outcome, StateReply))
-            failed = _by_topic(key for key, outcome in outcomes if isinstance(outcome, KafkaError))
+            there = {
+                key
+                for key, outcome in outcomes
+                if isinstance(outcome, StateReply) or key.partition in initialized.get(key.topic_id, ())
+            }
+            made, failed = _by_topic(there), _by_topic(key for key, _ in outcomes if key not in there)
             told: Deferred[ByKey] = Deferred()
 
             def settle(outcome: Deferred[Any]) -> None:
@@ -133,7 +146,7 @@ class ShareOffsets:
         def prepared(reply: PreparedOffsets) -> Deferred[ByKey]:
             if reply.error is not ErrorCode.NONE:
                 raise KafkaError(reply.error, reply.message or "")
-            return self._initialize(group, starts, reply.state_epoch)
+            return self._initialize(group, starts, reply.state_epoch, reply.initialized)
 
         asked = self._node.groups.ask(group, lambda request_id: PrepareOffsets(request_id, group, partitions))
         return asked.and_then(prepared)

@@ -135,6 +135,8 @@ class PreparedOffsets:
     error: ErrorCode
     message: str | None = None
     state_epoch: int = 0
+    initialized: Partitions = field(default_factory=lambda: NO_PARTITIONS)
+    """Which of them have state, also where it cannot be made anew."""
 
 
 @value

@@ -28,7 +28,7 @@ from tidelog.coordinator.groups.share.events import (
 )
 from tidelog.coordinator.groups.share.group import ShareGroup
 from tidelog.coordinator.groups.share.heartbeat import heartbeat, remove
-from tidelog.coordinator.groups.share.records import united
+from tidelog.coordinator.groups.share.records import united, without
 from tidelog.coordinator.groups.share.turn import SESSION, AskedStates, ShareDeadline, ShareTurn
 from tidelog.coordinator.groups.topics_view import TopicsView
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -186,7 +186,10 @@ class ShareGroups(ModernGroups[ShareGroup, ShareTurn]):
             after = group.stored.begun(event.partitions, turn.topics.names)
             turn.write(records.stored_state(event.group, after))
             turn.ask_for_state(event.group, event.partitions, epoch)
-            return PreparedOffsets(ErrorCode.NONE, state_epoch=epoch)
+            others = without(group.stored.initialized, event.partitions)
+            return PreparedOffsets(
+                ErrorCode.NONE, state_epoch=epoch, initialized=without(group.stored.initialized, others)
+            )
 
         def refused(error: KafkaError) -> PreparedOffsets:
             return PreparedOffsets(error.code, error.message)
