@@ -6,11 +6,14 @@ import pytest
 from tests.unit.broker.harness import WALL_START_MS, Broker, make_batch, produce_request, topic_id_of, whole
 
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.handlers._produce_waits import late_answer
 from tidelog.broker.peer import CloseConnection
 from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import BrokerEpoch, BrokerId, Offset
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.records.batch import Codec, Record, build_batch, read_records
+from tidelog.replication.events import FollowerFetched
 
 VERSIONS = range(3, 14)
 
@@ -365,6 +368,22 @@ def test_a_recreated_topic_has_its_own_templates(broker: Broker) -> None:
     assert bytes(answer.responses[0].topic_id) == new_id
     old = broker.produce("t", version=13, topic_id=topic_id_of("t"))
     assert old.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("size", [126, 127, 128, 249])
+def test_an_answer_that_was_waited_for_names_a_topic_of_any_length(broker: Broker, size: int, version: int) -> None:
+    """From version 9 on the length of a name is a varint, which takes two bytes from 127 letters on."""
+    topic = "n" * size
+    broker.lead(topic, isr=[0, 1], replicas=[0, 1])
+    replica = broker.replica(topic)
+    info = broker.node.replicas.append(replica, make_batch([b"value"]), required_acks=-1)
+    late = late_answer(broker.node, replica, info, version, 5, -1, 1_000)
+    event = FollowerFetched(BrokerId(1), Offset(1), Offset(0), BrokerEpoch(50), Offset(0))
+    broker.node.replicas.follower_fetched(replica, event, broker.clock.monotonic_ms())
+    (answer,) = broker.decode_any(ApiKey.PRODUCE, version, late.result()).responses
+    assert version >= 13 or answer.name == topic
+    assert [each.base_offset for each in answer.partition_responses] == [0]
 
 
 def test_records_for_a_topic_go_into_no_former_one_of_its_name(broker: Broker) -> None:

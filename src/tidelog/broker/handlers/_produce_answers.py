@@ -10,6 +10,7 @@ from tidelog.broker.peer import CloseConnection
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
+from tidelog.protocol.wire import uvarint
 from tidelog.records.errors import InvalidBatch
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def _template(replica: Replica, version: int) -> tuple[Any, int, bytes, bytes]:
         before = struct.pack(f">ih{len(name)}siih", 1, len(name), name, 1, index, 0)
         after = struct.pack(">ihi", 0, -1, 0) if version >= 8 else struct.pack(">i", 0)
     else:
-        named = replica.topic_id if version >= TOPIC_IDS_SINCE else bytes([len(name) + 1]) + name
+        named = replica.topic_id if version >= TOPIC_IDS_SINCE else uvarint(len(name) + 1) + name
         # Header's tags; topics; partitions, index, error. Then: record errors, message, three tag sections, throttle.
         before = b"\0\2" + named + struct.pack(">Bih", 2, index, 0)
         after = b"\1\0\0\0" + bytes(4) + b"\0"
