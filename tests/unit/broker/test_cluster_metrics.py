@@ -19,6 +19,7 @@ from tidelog.broker.coordinators import loading
 from tidelog.broker.metrics.scraping import FRESH_MS
 from tidelog.client.admin import alter_reassignments, reassignments
 from tidelog.client.blocking import BlockingCluster
+from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicPartition as Partition
 from tidelog.records.batch import Codec, Record, build_batch
 from tidelog.records.first_record import first_timestamp
@@ -233,3 +234,13 @@ def test_a_refused_append_is_counted_once(start_broker: Callable[..., Broker]) -
     assert traffic.rejected_bytes > 500
     broker.produce("t", [b"v"])
     assert (traffic.produces, traffic.messages_in) == (2, 1)
+
+
+def test_what_another_broker_leads_is_not_counted(start_broker: Callable[..., Broker]) -> None:
+    """Nor is it taken off: a counter that goes back looks to Prometheus like a broker that has started anew."""
+    broker = start_broker()
+    broker.lead("t", 1)
+    broker.produce("t", [b"v"])
+    broker.lead("t", 1, leader=1, isr=[0, 1], replicas=[0, 1], leader_epoch=1)
+    assert broker.produce("t", [b"v"]).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert broker.node.replicas.traffic.of("t").produces == 1

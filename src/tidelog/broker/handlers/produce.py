@@ -145,6 +145,7 @@ def handle_body(node: Node, context: RequestContext, body: memoryview) -> Any:
     topic = replica.topic_partition[0]
     if (
         not -1 <= acks <= 1
+        or replica.leader is None
         or topic in INTERNAL_TOPICS
         or not authorize(context, Operation.WRITE, ResourceType.TOPIC, topic, quiet=True)
     ):
