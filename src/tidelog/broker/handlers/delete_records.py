@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
     from tidelog.broker.replicas.replica import Replica
+    from tidelog.broker.shell import Timer
     from tidelog.replication.leader import PartitionLeader
 
 KEY: Final = ApiKey.DELETE_RECORDS
@@ -31,6 +32,9 @@ VERSIONS: Final = Versions(0, 2)
 
 HIGH_WATERMARK: Final = -1
 NO_LOW_WATERMARK: Final = -1
+WRITING_MS_MIN: Final = 1_000
+"""For so long, at least, a request waits until the new first offsets are written down: one that gives no time is not
+told of a timeout where no follower has to be waited for."""
 
 
 def handle(
@@ -56,18 +60,8 @@ def handle(
             pending.append(_Pending(replica, replica.leader, wanted, found))
     if not pending:
         return answer
-    waiting = _Waiting(node, pending, answer)
-
-    def wait(_: Deferred[None]) -> None:
-        waiting.begin()
-        if waiting.is_abandoned:
-            return
-        entry = node.purgatory.wait(waiting, {one.replica: None for one in pending}, request.timeout_ms)
-        if entry is not None:
-            waiting.done.on_abandoned = lambda: node.purgatory.cancel(entry)
-
-    # Written down before a reader can see it: no crash brings records back that were said to be gone.
-    node.disk_scheduler.starts_durable().on_complete(wait)
+    waiting = _Waiting(node, pending, answer, request.timeout_ms, context.deadline_ms(request.timeout_ms))
+    waiting.begin()
     return waiting.done
 
 
@@ -85,24 +79,60 @@ class _Pending(NamedTuple):
 class _Waiting:
     """An operation of the purgatory: done when every live or in-sync follower has dropped the records too."""
 
-    def __init__(self, node: Node, pending: list[_Pending], answer: messages.DeleteRecordsResponse) -> None:
+    def __init__(
+        self,
+        node: Node,
+        pending: list[_Pending],
+        answer: messages.DeleteRecordsResponse,
+        timeout_ms: int,
+        deadline_ms: int,
+    ) -> None:
         self._node = node
         self._pending = pending
         self._answer = answer
+        self._timeout_ms = timeout_ms
+        self._deadline_ms = deadline_ms
+        self._timer: Timer | None = None
+        """While the new first offsets are written down."""
         self.done: Deferred[messages.DeleteRecordsResponse] = Deferred()
-        self.done.on_abandoned = self._abandoned
-        self.is_abandoned = False
-        """Whether the client was gone before the new first offsets were durable."""
-
-    def _abandoned(self) -> None:
-        self.is_abandoned = True
+        self._is_over = False
+        """Whether the client was gone, or its time over, before the new first offsets were durable."""
 
     def begin(self) -> None:
-        """The new first offsets are durable: they hold from now on, where this broker still leads."""
+        """Has the new first offsets written down, before a reader can see them: no crash brings records back that were
+        said to be gone. A disk that hangs, or lacks descriptors, is not waited for longer than the client does."""
+        node = self._node
+        self.done.on_abandoned = self._stop_waiting
+        self._timer = node.shell.after(max(self._timeout_ms, WRITING_MS_MIN), self._too_late)
+        node.disk_scheduler.starts_durable().on_complete(self._durable)
+
+    def _stop_waiting(self) -> None:
+        self._is_over = True
+        self._drop_timer()
+
+    def _drop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None  # It points back at this object.
+
+    def _too_late(self) -> None:
+        self._stop_waiting()
+        self.expire()
+
+    def _durable(self, _: Deferred[None]) -> None:
+        """The new first offsets hold from now on, where this broker still leads; waits for the followers."""
+        node = self._node
         for one in self._pending:
             log = one.replica.log
             if one.replica.leader is one.leader and not log.is_offline and log.advance_start(one.wanted):
-                self._node.replicas.start_advanced(one.replica)
+                node.replicas.start_advanced(one.replica)
+        if self._is_over:
+            return
+        self._drop_timer()
+        left_ms = self._deadline_ms - node.clock.monotonic_ms()
+        entry = node.purgatory.wait(self, {one.replica: None for one in self._pending}, left_ms)
+        if entry is not None:
+            self.done.on_abandoned = lambda: node.purgatory.cancel(entry)
 
     def try_complete(self) -> bool:
         self._pending = [one for one in self._pending if not self._settle(one)]
