@@ -2,6 +2,7 @@
 
     over an address's connection_creation_rate     it is not read, and closed after the throttle, a second at most
     over max.connection.creation.rate              it is served once the rate allows it; those behind it wait too
+    ... and its turn would be long in coming       it is not counted, and closed after a second
 
 Kafka does not accept a connection that the listener's rate does not allow yet; here it is accepted and not read, which
 is the same to its client. With TLS, its handshake waits too.
@@ -23,10 +24,13 @@ logger: Final = logging.getLogger(__name__)
 _RATE: Final = "max.connection.creation.rate"
 UNLIMITED: Final = (1 << 31) - 1
 """The setting's default."""
+WAIT_MS_MAX: Final = 5_000
+"""A connection whose turn would come later is closed instead: its client would have given up by then (brokers do after
+ten seconds) and come again, and if the places of those that have gone went first, nobody would be served in time."""
 ADDRESSES_MAX: Final = 10_000
 """Addresses whose connections are counted; then those that are quiet make room."""
 TOLD_INTERVAL_MS: Final = 60_000
-"""Between two lines in the log about an address's quota."""
+"""Between two lines in the log about connections over a rate."""
 
 
 class Held(NamedTuple):
@@ -69,6 +73,9 @@ class ConnectionRates:
         """Counts a new connection."""
         wait_ms = 0
         if self._bounds or self._bound_in_all < UNLIMITED:
+            if self._next_ms.get(listener, 0) - now_ms >= WAIT_MS_MAX:
+                self._tell(now_ms, "connections_throttled: listener=%s wait_ms_max=%d", listener, WAIT_MS_MAX)
+                return Held(self._quotas.window.sample_ms, True)
             wait_ms = self._wait_ms(listener, now_ms)
         if not self._quotas.limits_addresses:
             return FREE if not wait_ms else Held(wait_ms, False)
@@ -89,10 +96,14 @@ class ConnectionRates:
         if not throttle_ms:
             return 0
         rate.record(-1, now_ms)
+        self._tell(now_ms, "connections_throttled: address=%s connection_creation_rate=%g", address, bound)
+        return min(throttle_ms, self._quotas.window.sample_ms)
+
+    def _tell(self, now_ms: int, line: str, *arguments: object) -> None:
+        """Logs that connections are refused, now and then."""
         if self._told_ms is None or now_ms - self._told_ms >= TOLD_INTERVAL_MS:
             self._told_ms = now_ms
-            logger.warning("connections_throttled: address=%s connection_creation_rate=%g", address, bound)
-        return min(throttle_ms, self._quotas.window.sample_ms)
+            logger.warning(line, *arguments)
 
     def _wait_ms(self, listener: str, now_ms: int) -> int:
         """Connections of a listener are taken one after the other, each when the rates allow it."""

@@ -44,8 +44,8 @@ FRAMES_WHEN_BUSY: Final = 1
 UNREAD_BYTES_MAX: Final = 64 << 20
 """Bytes of unread answers in all stalled transports together; beyond it the largest is closed."""
 HELD_MAX: Final = 1_000
-"""Connections over their address's rate that wait to be reset; further ones are reset at once."""
-_OVER_ITS_RATE: Final = "its address is over its connection_creation_rate"
+"""Connections over a rate that wait to be reset; further ones are reset at once."""
+_OVER_ITS_RATE: Final = "its address or its listener is over the rate of new connections"
 
 
 class Server:
@@ -192,7 +192,7 @@ class Server:
         return self.admission.admit(connection, address)
 
     def hold(self, connection: Connection, milliseconds: int) -> None:
-        """Resets a connection that is too many for its address, after its throttle; at once where many are held."""
+        """Resets a connection that is too many for a rate, after its throttle; at once where many are held."""
         if len(self._held) >= HELD_MAX:
             connection.reset(_OVER_ITS_RATE)
             return

@@ -1,0 +1,36 @@
+"""How fast new connections are taken, as long storms of them see it."""
+
+from __future__ import annotations
+
+from tidelog.broker.client_quotas import client_quotas
+from tidelog.broker.connections.connection_rates import ConnectionRates
+from tidelog.config.broker_config import BrokerConfig
+
+RATE = 2
+PATIENCE_MS = 30_000
+"""request.timeout.ms: a client whose first request is not answered by then connects anew."""
+BACKOFF_MS = 1_000
+
+
+def rates_of(**settings: object) -> ConnectionRates:
+    config = BrokerConfig.from_mapping({name.replace("_", "."): value for name, value in settings.items()})
+    return ConnectionRates(config, client_quotas(config))
+
+
+def test_clients_that_give_up_and_come_again_are_all_served() -> None:
+    """Places of those that have given up must not go before those that are there: nobody would be served any more."""
+    rates = rates_of(max_connection_creation_rate=RATE)
+    coming = dict.fromkeys(range(60 * RATE * 5), 0)
+    """[client] -> when it connects next."""
+    served: list[int] = []
+    for now_ms in range(0, 600_000, 100):
+        for client in [each for each, at_ms in coming.items() if at_ms <= now_ms]:
+            held = rates.came("PLAINTEXT", "10.0.0.1", now_ms)
+            if not held.is_refused and held.milliseconds <= PATIENCE_MS:
+                del coming[client]
+                served.append(now_ms + held.milliseconds)
+            else:
+                coming[client] = now_ms + min(held.milliseconds, PATIENCE_MS) + BACKOFF_MS
+    assert not coming
+    for begin_ms in range(0, max(served), 10_000):
+        assert sum(begin_ms < at_ms <= begin_ms + 10_000 for at_ms in served) <= 10 * RATE * 2
