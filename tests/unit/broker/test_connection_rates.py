@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tidelog.broker.client_quotas import client_quotas
-from tidelog.broker.connections.connection_rates import ConnectionRates
+from tidelog.broker.connections.connection_rates import FREE, ConnectionRates
 from tidelog.config.broker_config import BrokerConfig
+from tidelog.quotas.entities import IP, Entity, QuotaKey
 
 RATE = 2
 PATIENCE_MS = 30_000
@@ -34,3 +35,14 @@ def test_clients_that_give_up_and_come_again_are_all_served() -> None:
     assert not coming
     for begin_ms in range(0, max(served), 10_000):
         assert sum(begin_ms < at_ms <= begin_ms + 10_000 for at_ms in served) <= 10 * RATE * 2
+
+
+def test_an_address_over_its_rate_uses_up_no_other_ones() -> None:
+    """What is refused for its address takes no turn of its listener's."""
+    config = BrokerConfig.from_mapping({"max.connection.creation.rate": RATE})
+    quotas = client_quotas(config)
+    quotas.set(Entity.of({IP: "10.0.0.1"}), {QuotaKey.CONNECTION_CREATION_RATE: 1})
+    rates = ConnectionRates(config, quotas)
+    refused = [rates.came("PLAINTEXT", "10.0.0.1", 0).is_refused for _ in range(1_000)]
+    assert refused == [False] * 10 + [True] * 990
+    assert rates.came("PLAINTEXT", "10.0.0.2", 0) == FREE

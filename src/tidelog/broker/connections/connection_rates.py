@@ -71,16 +71,17 @@ class ConnectionRates:
 
     def came(self, listener: str, address: str, now_ms: int) -> Held:
         """Counts a new connection."""
-        wait_ms = 0
-        if self._bounds or self._bound_in_all < UNLIMITED:
-            if self._next_ms.get(listener, 0) - now_ms >= WAIT_MS_MAX:
-                self._tell(now_ms, "connections_throttled: listener=%s wait_ms_max=%d", listener, WAIT_MS_MAX)
-                return Held(self._quotas.window.sample_ms, True)
-            wait_ms = self._wait_ms(listener, now_ms)
-        if not self._quotas.limits_addresses:
-            return FREE if not wait_ms else Held(wait_ms, False)
-        refused_ms = self._refused_ms(address, now_ms)
-        return Held(refused_ms, True) if refused_ms else Held(wait_ms, False)
+        # Before the listener: what is refused here takes no turn of others.
+        refused_ms = self._refused_ms(address, now_ms) if self._quotas.limits_addresses else 0
+        if refused_ms:
+            return Held(refused_ms, True)
+        if not self._bounds and self._bound_in_all >= UNLIMITED:
+            return FREE
+        if self._next_ms.get(listener, 0) - now_ms >= WAIT_MS_MAX:
+            self._tell(now_ms, "connections_throttled: listener=%s wait_ms_max=%d", listener, WAIT_MS_MAX)
+            return Held(self._quotas.window.sample_ms, True)
+        wait_ms = self._wait_ms(listener, now_ms)
+        return Held(wait_ms, False) if wait_ms else FREE
 
     def _refused_ms(self, address: str, now_ms: int) -> int:
         bound = self._quotas.connections_per_s(address)
