@@ -14,6 +14,9 @@ from tidelog.metrics.page import pairs_text
 
 CLIENT_SHARE: Final = 4
 """One client may have this fraction of the series: one that counts everything hides no other."""
+CLIENTS_MAX: Final = 16_384
+"""Clients, those without series among them: as many as the broker remembers instances of. Beyond, the one that has
+pushed nothing for longest is forgotten."""
 FAMILIES_MAX: Final = 2_000
 """Names of metrics. Java's clients have some 300 in all, librdkafka's 25."""
 
@@ -58,7 +61,7 @@ class PushedValues:
         self.kinds: dict[str, Kind] = {}
         """[family] -> kind, as the first client has pushed it, while any client has it."""
         self.clients: dict[bytes, PushedOfClient] = {}
-        """By client instance id."""
+        """By client instance id, the one that has pushed last at the end."""
         self.series = 0
         self.left_out = 0
         """Data points that were not kept."""
@@ -76,9 +79,12 @@ class PushedValues:
 
         `facts`: what the broker knows of the client, by the names that subscriptions match.
         """
-        client = self.clients.get(client_instance_id)
+        client = self.clients.pop(client_instance_id, None)
         if client is None:
-            client = self.clients[client_instance_id] = PushedOfClient(facts)
+            client = PushedOfClient(facts)
+            if len(self.clients) >= CLIENTS_MAX:
+                self.series -= len(self.clients.pop(next(iter(self.clients))))
+        self.clients[client_instance_id] = client
         client.expires_ms = expires_ms
         client.describe(pushed.resource)
         self.left_out += pushed.left_out
