@@ -17,7 +17,7 @@ from tidelog.broker.connections import connection as connection_module
 from tidelog.broker.connections import server as server_module
 from tidelog.broker.connections.authentication import AUTHENTICATION_MS_MAX
 from tidelog.broker.connections.connection import Connection
-from tidelog.broker.connections.large_frame import STALL_MS_MAX
+from tidelog.broker.connections.large_frame import FRAME_MS_MAX, STALL_MS_MAX
 from tidelog.broker.connections.server import FRAMES_PER_TURN, RECEIVE_BUFFER_SIZE, Server
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.peer import CloseConnection
@@ -412,6 +412,23 @@ def test_who_stalls_while_others_wait_is_closed() -> None:
     assert not second_transport.paused
     world.shell.advance(STALL_MS_MAX * 3)
     assert not second_transport.closed, "Nobody waits, so it may take its time."
+
+
+def test_a_request_that_waits_behind_another_does_not_keep_its_memory_from_others() -> None:
+    """A client that has a request answered late, and sent a large one behind it, could hold up all others for ever."""
+    world = World()
+    world.dispatcher.waiting.add(METADATA)
+    (first, first_transport), (second, second_transport) = world.connect(), world.connect()
+    feed(first, frame(METADATA))
+    feed(first, frame(PRODUCE, bytes(99_000_000)))
+    assert len(world.dispatcher.requests) == 1
+    feed(second, hundred_megabytes())
+    assert second_transport.paused
+    world.shell.advance(FRAME_MS_MAX + 1_000)
+    assert first_transport.aborted
+    first.connection_lost(None)
+    world.shell.run_turns()
+    assert not second_transport.paused
 
 
 def test_a_steady_sender_is_not_closed() -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 STALL_MS_MAX: Final = 5_000
 """Time without a byte after which the sender of a large frame is closed, while others wait for its memory."""
 FRAME_MS_MAX: Final = 60_000
-"""Time for a whole large frame, while others wait for its memory."""
+"""Time for a whole large frame, until it is handled, while others wait for its memory."""
 
 
 class LargeFrame:
@@ -86,8 +86,12 @@ class LargeFrame:
 
     def stalled(self, now_ms: int, active_ms: int) -> str | None:
         """Why its sender, of whom the last byte came at `active_ms`, should be closed when others wait for memory."""
-        if not self.has_begun or self.is_complete:
+        if not self.has_begun:
             return None
+        if self.is_complete:
+            if now_ms - self._started_ms < FRAME_MS_MAX:
+                return None
+            return f"its request of {self.size} bytes waits behind another one, or for the end of a throttle"
         if now_ms - active_ms >= STALL_MS_MAX:
             return f"it sent {self._filled} of {self.size} bytes and stalled for {STALL_MS_MAX} ms"
         if now_ms - self._started_ms >= FRAME_MS_MAX:

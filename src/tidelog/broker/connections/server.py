@@ -5,7 +5,7 @@ All connections read into one buffer, since a read and its `buffer_updated` are 
 **Bounds.** Bytes of large frames are reserved first (`budget`). A turn of the loop handles at most `FRAMES_PER_TURN`
 requests of a connection, and few once it has become long. A connection is closed that is idle too long, that takes too
 long to authenticate, that leaves the most answers unread when memory for them is used up, or that sends a large
-frame slowly while other frames wait for memory.
+frame slowly, or has it wait behind an earlier request, while other frames wait for memory.
 """
 
 from __future__ import annotations
