@@ -64,9 +64,19 @@ def test_asking_creates_no_topic_that_may_not_be_described(broker: Broker, kind:
     assert len(broker.controller.submitted) == 1
 
 
-def ask_for(broker: Broker, topic: str) -> ErrorCode:
+def test_a_topic_that_may_not_be_created_is_not_only_unknown(broker: Broker) -> None:
+    """As in Kafka: of one that is unknown a producer would ask again for a minute, and never hear of the ACL."""
+    as_alice(broker, [(ResourceType.TOPIC, "fresh", Operation.WRITE)])
+    assert ask_for(broker, "fresh") is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert ask_for(broker, "fresh", creates=False) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert broker.controller.submitted == []
+
+
+def ask_for(broker: Broker, topic: str, *, creates: bool = True) -> ErrorCode:
     """Metadata of a topic that may be created by being asked for."""
-    wanted = messages.MetadataRequest(topics=[messages.MetadataRequest.MetadataRequestTopic(name=topic)])
+    wanted = messages.MetadataRequest(
+        topics=[messages.MetadataRequest.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=creates
+    )
     answer = broker.ask(ApiKey.METADATA, METADATA_VERSION, wanted)
     return ErrorCode(answer.topics[0].error_code)
 

@@ -61,8 +61,7 @@ def handle(
 
 def _to_create(node: Node, context: RequestContext, request: messages.MetadataRequest) -> list[str]:
     """Topics that this request brings into being."""
-    allowed = context.api_version < 4 or request.allow_auto_topic_creation
-    if not request.topics or not allowed or not node.config.auto_create_topics_enable:
+    if not request.topics or not _creates(node, context, request):
         return []
     return [
         name
@@ -71,11 +70,20 @@ def _to_create(node: Node, context: RequestContext, request: messages.MetadataRe
         and name not in INTERNAL_TOPICS
         and invalid_topic_name_reason(name) is None
         and authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
-        and (
-            authorize(context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, quiet=True)
-            or authorize(context, Operation.CREATE, ResourceType.TOPIC, name)
-        )
+        and _may_create(context, name)
     ]
+
+
+def _creates(node: Node, context: RequestContext, request: messages.MetadataRequest) -> bool:
+    """Whether topics that are not there are to be created."""
+    allowed = context.api_version < 4 or request.allow_auto_topic_creation
+    return allowed and node.config.auto_create_topics_enable
+
+
+def _may_create(context: RequestContext, name: str, *, quiet: bool = False) -> bool:
+    return authorize(context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, quiet=True) or authorize(
+        context, Operation.CREATE, ResourceType.TOPIC, name, quiet=quiet
+    )
 
 
 def _names_suspected(node: Node, request: messages.MetadataRequest) -> bool:
@@ -106,7 +114,8 @@ def _answer(node: Node, context: RequestContext, request: messages.MetadataReque
         ]
     else:
         asked = dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics)
-        topics = [_asked_topic(node, context, name, topic_id, operations) for name, topic_id in asked]
+        creates = _creates(node, context, request)
+        topics = [_asked_topic(node, context, name, topic_id, operations, creates) for name, topic_id in asked]
     cluster_operations = AUTHORIZED_OPERATIONS_UNASKED
     if 8 <= context.api_version <= 10 and request.include_cluster_authorized_operations:
         cluster_operations = authorized_operations(context, CLUSTER_OPERATIONS, ResourceType.CLUSTER, CLUSTER_NAME)
@@ -133,7 +142,7 @@ def _endpoints(node: Node, listener: str) -> Iterator[tuple[BrokerRegistration, 
 
 
 def _asked_topic(
-    node: Node, context: RequestContext, name: str | None, topic_id: TopicId, operations: bool
+    node: Node, context: RequestContext, name: str | None, topic_id: TopicId, operations: bool, creates: bool
 ) -> messages.MetadataResponse.MetadataResponseTopic:
     image = node.metadata.image
     if name is None:
@@ -151,7 +160,10 @@ def _asked_topic(
         return _failed(name, ZERO_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     known = image.topics.get(name)
     if known is None:
-        return _failed(name, ZERO_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        # What it may not create does not come by asking again.
+        is_denied = creates and not _may_create(context, name, quiet=True)
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return _failed(name, ZERO_TOPIC_ID, error)
     return _topic(node, context, known, operations)
 
 
