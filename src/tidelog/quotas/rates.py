@@ -127,7 +127,8 @@ class TokenBucket:
         return min(_rounded(-self._tokens / bound * MS), THROTTLE_MS_MAX)
 
     def _refill(self, bound: float, now_ms: int) -> None:
-        gained = bound * (now_ms - self.last_ms) / MS
+        # Infinity times no time is no number.
+        gained = math.inf if math.isinf(bound) else bound * (now_ms - self.last_ms) / MS
         self._tokens = min(self._tokens + gained, bound * self._window.burst_s)
         self.last_ms = now_ms
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tidelog.quotas.rates import THROTTLE_MS_MAX, SampledRate, TokenBucket, Window
 
 WINDOW = Window(11, 1_000)
@@ -58,6 +60,15 @@ def test_a_bucket_holds_eleven_seconds_and_goes_below_zero_once() -> None:
     assert bucket.throttle_ms(1, 100_000) == 0
     bucket.record(12, 1, 100_000)
     assert bucket.throttle_ms(1, 100_000) == 1_000
+
+
+def test_a_bucket_without_a_bound_is_never_empty() -> None:
+    """`Infinity`, which takes a user out of a default quota, is a quota like others for Kafka's tools."""
+    bucket = TokenBucket(WINDOW, 0)
+    for now_ms in (0, 0, 1_000):
+        bucket.record(1_000_000, math.inf, now_ms)
+        assert bucket.throttle_ms(math.inf, now_ms) == 0
+    assert bucket.throttle_ms(1, 1_000) == 0
 
 
 def test_a_sample_counts_as_long_as_something_in_it_is_young_enough() -> None:
