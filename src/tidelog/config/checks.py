@@ -204,12 +204,6 @@ def _check_relations(values: Mapping[str, Value], written: Mapping[str, str]) ->
             f"queued.max.request.bytes is {queued}, below socket.request.max.bytes ({largest}): no request of that "
             "size could ever be read",
         )
-    for pair in filter(
-        None, (part.strip() for part in cast(str, values["max.connections.per.ip.overrides"]).split(","))
-    ):
-        host, _, count = pair.rpartition(":")
-        if not host or not count.isdecimal():
-            yield "max.connections.per.ip.overrides", f"'{pair}' is not host:count"
     if number("offsets.commit.required.acks") not in (-1, 0, 1):
         yield "offsets.commit.required.acks", "offsets.commit.required.acks must be -1, 0 or 1"
 

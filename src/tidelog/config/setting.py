@@ -192,6 +192,20 @@ class NotEmpty:
 
 
 @dataclass(frozen=True, slots=True)
+class CountsByHost:
+    """`host:count` pairs, comma-separated."""
+
+    def check(self, name: str, value: Value) -> None:
+        for pair in filter(None, (part.strip() for part in str(value).split(","))):
+            host, _, count = pair.rpartition(":")
+            if not host or not count.isdecimal():
+                raise InvalidValue(name, value, f"'{pair}' is not host:count")
+
+    def __str__(self) -> str:
+        return "host:count,host:count,..."
+
+
+@dataclass(frozen=True, slots=True)
 class RegularExpression:
     """A pattern that RE2 compiles, so that no text takes long to match."""
 

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tidelog.config.setting import (
+    CountsByHost,
     EachOf,
     Effect,
     GzipLevel,
@@ -43,6 +44,7 @@ _VALIDATORS: Final[dict[str, Validator]] = {
     "gzip-level": GzipLevel(),
     "throttled-replicas": ThrottledReplicas(),
     "not-empty": NotEmpty(),
+    "counts-by-host": CountsByHost(),
     "offset-reset": OffsetReset(),
     "members-not-empty": MembersNotEmpty(),
     "regular-expression": RegularExpression(),

@@ -128,7 +128,10 @@ def test_the_stores_connection_timeout_follows_its_session_timeout() -> None:
             "could ever be read",
         ),
         ("log.dirs=/a,,/b", "log.dirs has an empty member: name at least one directory, and none that is empty"),
-        ("max.connections.per.ip.overrides=localhost", "'localhost' is not host:count"),
+        (
+            "max.connections.per.ip.overrides=localhost",
+            "Invalid value localhost for configuration max.connections.per.ip.overrides: 'localhost' is not host:count",
+        ),
     ],
 )
 def test_refusals_say_where_and_what_to_do(line: str, reason: str) -> None:
@@ -208,6 +211,8 @@ def test_invalid_changes_in_the_store_are_left_out() -> None:
     """Somebody wrote past AlterConfigs: the broker goes on with what it had."""
     config = BrokerConfig()
     assert config.set_dynamic({"log.retention.ms": "soon", "nonsense": "1", "log.dirs": "/x"}, {}) == frozenset()
+    assert config.set_dynamic({"max.connections.per.ip.overrides": "10.0.0.1"}, {}) == frozenset()
+    assert config.max_connections_per_ip_overrides == {}
 
 
 def test_synonyms_tell_where_a_value_comes_from() -> None:
@@ -243,6 +248,12 @@ def test_passwords_are_hidden() -> None:
             {"log.retention.ms": "x"},
             True,
             "Invalid value x for configuration log.retention.ms: Not a number of type LONG",
+        ),
+        (
+            {"max.connections.per.ip.overrides": "10.0.0.1:5,10.0.0.2"},
+            True,
+            "Invalid value 10.0.0.1:5,10.0.0.2 for configuration max.connections.per.ip.overrides: "
+            "'10.0.0.2' is not host:count",
         ),
     ],
 )

@@ -48,7 +48,7 @@ max.connections | int | INT_MAX | [0,...] | cluster-wide |
     the broker closes an idle one, else the new one; other brokers' have places of their own.
 max.connections.per.ip | int | INT_MAX | [0,...] | cluster-wide |
     Connections at one time from one address; 0 allows only the addresses of `max.connections.per.ip.overrides`.
-max.connections.per.ip.overrides | string | | | cluster-wide |
+max.connections.per.ip.overrides | string | | counts-by-host | cluster-wide |
     Exceptions from `max.connections.per.ip`: host:count, comma-separated.
 max.connection.creation.rate | int | INT_MAX | [0,...] | cluster-wide |
     New connections served in a second, all listeners together but that between brokers, if it is one by itself; by
