@@ -203,6 +203,9 @@ class BrokerConfig:
         """The `values` of which it follows, and its name."""
         self.values: dict[str, Value] = self._resolve()
         """What every setting comes to, by name; plugins' and listeners' own are absent."""
+        self._written_listeners = cast("tuple[str, ...]", self.values["listeners"])
+        self._written_protocols = cast(str, self.values["listener.security.protocol.map"])
+        """Ports are bound once, before the changes in the store are known: of these two the file alone counts."""
         for name, reason in check_broker(self.values, static):
             entry = written.get(name, Entry(name, ""))
             problems.append(Problem(entry.origin, entry.line, reason))
@@ -247,11 +250,7 @@ class BrokerConfig:
     def listeners(self) -> list[Listener]:
         """Where to bind; without the controllers' of KRaft."""
         controllers = {name.upper() for name in cast("tuple[str, ...]", self.values["controller.listener.names"])}
-        members = [
-            member
-            for member in cast("tuple[str, ...]", self.values["listeners"])
-            if member.partition(":")[0].upper() not in controllers
-        ]
+        members = [member for member in self._written_listeners if member.partition(":")[0].upper() not in controllers]
         return parse_listeners(members, self._protocols())
 
     @property
@@ -276,7 +275,7 @@ class BrokerConfig:
         )
 
     def _protocols(self) -> dict[str, str]:
-        return parse_protocol_map(cast(str, self.values["listener.security.protocol.map"]))
+        return parse_protocol_map(self._written_protocols)
 
     @property
     def inter_broker_listener_name(self) -> str:

@@ -215,6 +215,25 @@ def test_invalid_changes_in_the_store_are_left_out() -> None:
     assert config.max_connections_per_ip_overrides == {}
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"listeners": "nonsense"},
+        {"listeners": ""},
+        {"listeners": "SSL://:1"},
+        {"listener.security.protocol.map": "nonsense"},
+        {"listener.security.protocol.map": "SSL:SSL"},
+    ],
+)
+def test_listeners_that_are_altered_are_not_those_of_the_running_broker(changes: dict[str, str]) -> None:
+    """It goes on with the ports that it has bound, and knows by which of them other brokers come."""
+    config = BrokerConfig.from_mapping({"listeners": "PLAINTEXT://:9092"})
+    config.set_dynamic({}, changes)
+    assert config.listeners == config.advertised_listeners == [Listener("PLAINTEXT", "PLAINTEXT", "", 9092)]
+    assert config.inter_broker_listener_name == "PLAINTEXT"
+    assert config.altered({}).listeners == config.listeners
+
+
 def test_synonyms_tell_where_a_value_comes_from() -> None:
     """Every place where a setting or its equivalent is set, the one that counts first."""
     config = BrokerConfig.from_mapping({"log.retention.hours": 1})
