@@ -96,7 +96,7 @@ def _json_content(fields: dict[str, Any], name: str, is_base64: bool) -> bytes |
     if encoded is not None:
         if not isinstance(encoded, str):
             raise InvalidRecord(f"{name}_base64 is not a string")
-        return _from_base64(encoded.encode())
+        return _from_base64(encoded.encode("utf-8", "surrogatepass"))
     return _json_bytes(fields.get(name), is_base64)
 
 
@@ -104,20 +104,28 @@ def _json_bytes(value: Any, is_base64: bool) -> bytes | None:
     if value is None:
         return None
     if isinstance(value, str):
-        return _from_base64(value.encode()) if is_base64 else value.encode("utf-8", "surrogatepass")
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+        text = value.encode("utf-8", "surrogatepass")
+        return _from_base64(text) if is_base64 else text
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def _json_headers(headers: Any, is_base64: bool) -> list[Header]:
     if headers is None:
         return []
     if isinstance(headers, dict):
-        return [(name, _json_bytes(value, is_base64)) for name, value in headers.items()]
+        return [(_header_name(name), _json_bytes(value, is_base64)) for name, value in headers.items()]
     if isinstance(headers, list) and all(
         isinstance(entry, dict) and isinstance(entry.get("key"), str) for entry in headers
     ):
-        return [(entry["key"], _json_content(entry, "value", is_base64)) for entry in headers]
+        return [(_header_name(entry["key"]), _json_content(entry, "value", is_base64)) for entry in headers]
     raise InvalidRecord('headers are neither an object nor a list of {"key": ..., "value": ...}')
+
+
+def _header_name(name: str) -> str:
+    """The name, if it is a text: JSON can write half of a surrogate pair, of which there is no UTF-8."""
+    if any("\ud800" <= character <= "\udfff" for character in name):
+        raise InvalidRecord(f"a header's name is no text: {name!r}")
+    return name
 
 
 def _json_number(fields: dict[str, Any], name: str) -> int | None:

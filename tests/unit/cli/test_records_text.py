@@ -69,6 +69,9 @@ def test_json_lines_carry_everything() -> None:
         (b'{"partition": true}', "partition is not a number"),
         (b'{"value_base64": 1}', "value_base64 is not a string"),
         (b'{"value_base64": "!"}', "not base64"),
+        (b'{"value_base64": "\\ud800"}', "not base64"),
+        (b'{"value": 1, "headers": {"\\ud800": "v"}}', "a header's name is no text"),
+        (b'{"value": 1, "headers": [{"key": "\\ud800", "value": "v"}]}', "a header's name is no text"),
         (b'{"headers": 1}', "headers are neither"),
         (b'{"headers": [{"value": "v"}]}', "headers are neither"),
     ],
@@ -77,6 +80,13 @@ def test_lines_that_are_no_records_say_why(line: bytes, reason: str) -> None:
     """Misspelt fields are refused too: a value must not be lost silently."""
     with pytest.raises(InvalidRecord, match=reason):
         json_parser(key=None, is_base64=False, headers=())(line)
+
+
+def test_half_a_surrogate_pair_is_taken_as_bytes() -> None:
+    """JSON can write what no text is: within a value that is no string, as within one."""
+    parse = json_parser(key=None, is_base64=False, headers=())
+    assert parse(b'{"value": "\\ud800"}').value == b"\xed\xa0\x80"
+    assert parse(b'{"value": ["\\ud800"]}').value == b'["\xed\xa0\x80"]'
 
 
 contents = st.none() | st.binary(max_size=20) | st.text(max_size=10).map(lambda text: text.encode("utf-8", "ignore"))
