@@ -269,6 +269,11 @@ def test_passwords_are_hidden() -> None:
             "Invalid value x for configuration log.retention.ms: Not a number of type LONG",
         ),
         (
+            {"log.roll.ms": "-1"},
+            True,
+            "Invalid value -1 for configuration log.roll.ms: Value must be at least 1",
+        ),
+        (
             {"max.connections.per.ip.overrides": "10.0.0.1:5,10.0.0.2"},
             True,
             "Invalid value 10.0.0.1:5,10.0.0.2 for configuration max.connections.per.ip.overrides: "

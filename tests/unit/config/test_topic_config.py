@@ -34,6 +34,14 @@ def test_refusals(overrides: dict[str, str | None], sentence: str) -> None:
     assert str(refused.value) == sentence
 
 
+@pytest.mark.parametrize("text", ["-1", "0"])
+def test_a_time_that_would_close_a_segment_with_each_batch_is_left_out(text: str) -> None:
+    """Of all topics, as of one: -1 is no "never" here."""
+    broker = BrokerConfig()
+    broker.set_dynamic({"log.roll.ms": text}, {})
+    assert topic_config.resolve({}, broker)["segment.ms"] == 604_800_000
+
+
 def test_valid_overrides_become_values() -> None:
     """By name, parsed."""
     assert topic_config.validate({"cleanup.policy": "compact", "remote.storage.enable": "false"}) == {

@@ -19,7 +19,7 @@ log.dir.failure.timeout.ms | long | 30000 | [1,...] | low; accepted |
 log.segment.bytes | int | 1073741824 | [14,...] | high; cluster-wide |
     Size at which a segment is closed and the next one begun. Kafka 4 demands 1 MiB at least; here, as in Kafka 3,
     small ones are allowed.
-log.roll.ms | long | null | | high; cluster-wide |
+log.roll.ms | long | null | [1,...] | high; cluster-wide |
     Age at which a segment is closed, by the timestamp of its first batch; overrides `log.roll.hours`.
 log.roll.hours | int | 168 | [1,...] | high | As `log.roll.ms`, in hours.
 log.roll.jitter.ms | long | null | | high; cluster-wide |
