@@ -113,6 +113,9 @@ class Wave:
         self._odd_since: dict[TopicPartition, float] = {}
         self._was_under_way: set[TopicPartition] = set()
         self._held: object = None
+        """The rate and the live brokers when throttles were set last; None: there are none."""
+        self._throttled: set[TopicPartition] = set()
+        """The moves that they were set for: one that looked odd at first may be begun later."""
         self._samples: deque[tuple[float, int]] = deque()
         self._brokers = {id for move in course.plan.moves for id in (*move.replicas_from, *move.replicas_to)}
         self._moved_at = routing.now()
@@ -194,12 +197,14 @@ class Wave:
     def _throttle(self, moves: Sequence[Judged], state: ClusterState) -> Operation[None]:
         live = frozenset(broker for broker in self._brokers if broker in self._routing.brokers)
         wanted = (self._course.pace.rate, live)
-        if self._held == wanted:
+        keys = {each.move.key for each in moves}
+        if self._held == wanted and keys <= self._throttled:
             return
         needed = throttles_for(moves, state)
         rate = self._course.pace.rate
         yield from self._requests.patiently(lambda: self._throttles.hold(needed, rate), "setting throttles")
         self._held = wanted
+        self._throttled = keys
 
     def _end_stalled(self, moves: Sequence[Judged], state: ClusterState) -> Operation[None]:
         """Has brokers drop copies between directories that stand still: the next look finds them to be asked for."""

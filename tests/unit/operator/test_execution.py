@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 from tests.unit.operator.fake_cluster import FakeCluster, Killed, failing
@@ -301,6 +302,30 @@ def test_a_broker_that_stays_away_leaves_the_cluster_whole() -> None:
     cluster.live.add(2)
     cluster.restart_tool()
     assert run(cluster, plan).status is RunStatus.DONE
+    is_done(cluster)
+
+
+def test_a_move_that_is_begun_later_than_others_is_throttled_too() -> None:
+    """At first its partition was on the replicas of before and after together, as a broker that lags shows it."""
+    cluster, plan = cluster_and_plan()
+    key = TopicPartition("t", 0)
+    before = cluster.partitions[key].replicas
+    cluster.partitions[key].replicas = (2, 1, 0)
+    begun: list[str | None] = []
+
+    def lagging(api: ApiKey, request: Any) -> None:
+        if cluster.now > 0 and cluster.partitions[key].replicas == (2, 1, 0) and not begun:
+            cluster.partitions[key].replicas = before
+        if api is ApiKey.ALTER_PARTITION_REASSIGNMENTS:
+            parts = [(each.name, part.partition_index) for each in request.topics for part in each.partitions]
+            if ("t", 0) in parts:
+                begun.append(cluster._setting(2, "t", "follower.replication.throttled.replicas"))
+
+    cluster.refuse = lagging
+    assert run(cluster, plan).status is RunStatus.DONE
+    [listed] = begun
+    assert listed is not None
+    assert "0:2" in listed.split(",")
     is_done(cluster)
 
 
