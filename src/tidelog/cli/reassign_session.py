@@ -230,6 +230,7 @@ def here_or_asked(
     """Does it by `here` where no process carries a run out; else asks that process, waits for it, and returns true."""
     with session.files.locked() as free:
         if free:
+            session.files.take_wish()  # One for a process that has ended.
             here()
             return False
     session.files.ask(wish)
