@@ -4,6 +4,7 @@
                                                             +-- led elsewhere --> ListOffsets, Fetch of one batch
 
 Nothing is interpolated. A record's timestamp does not change: it is read once for each place at which a group stands.
+Where there are only markers of transactions, it is looked for anew when the partition has grown.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class Lags:
         self._node = node
         self.positions: dict[tuple[str, TopicPartition], GroupPosition] = {}
         self._since: dict[Place, int | None] = {}
-        """Timestamps of first records that are known; None: there is none but markers."""
+        """Timestamps of first records that are known; None: there is none but markers, up to the `end` of positions."""
 
     def look(self, selection: Selection) -> Iterator[Deferred[Any] | None]:
         """Brings `positions` up to date; a step that waits gives what it waits for."""
@@ -170,7 +171,11 @@ class Lags:
         for index, position in enumerate(self.positions.values()):
             if not index % POSITIONS_PER_STEP:
                 yield None
-            position.end = ends.get(position.topic_partition)
+            end = ends.get(position.topic_partition)
+            if end != position.end and self._since.get(position.place, 0) is None:
+                # Behind the markers there may be a record by now.
+                del self._since[position.place]
+            position.end = end
 
     def _ask_leader(
         self, leader: BrokerId, topics: dict[str, list[int]], ends: dict[TopicPartition, int]
