@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 from tests.unit.cli.conftest import Tidelog
 
+from tidelog.client import admin
+from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import parse_topic_id
 
 
@@ -75,6 +78,22 @@ def test_describes_as_kafka_topics_prints_it(tidelog: Tidelog, topic: str) -> No
     assert partitions == [
         f"\tTopic: {topic}\tPartition: {p}\tLeader: 0\tReplicas: 0\tIsr: 0\tElr: \tLastKnownElr: " for p in (0, 1)
     ]
+
+
+def test_who_may_not_ask_the_cluster_for_moves_is_shown_topics(
+    tidelog: Tidelog, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by Kafka's tool: to describe a topic is enough, whatever is being moved in the cluster."""
+    tidelog("topics", "create", topic)
+
+    def refused(routing: Any, **options: Any) -> Any:
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+        yield
+
+    monkeypatch.setattr(admin, "reassignments", refused)
+    described = tidelog("topics", "describe", topic, "-o", "json")
+    assert (described.code, described.err) == (0, "")
+    assert [each["topic"] for each in described.json] == [topic]
 
 
 def test_describes_as_json_and_tables(tidelog: Tidelog, topic: str) -> None:
