@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.cli.errors import Refused
 from tidelog.cli.start import settings
-from tidelog.cli.usage import parse
+from tidelog.cli.usage import known_level, parse
 
 if TYPE_CHECKING:
     import argparse
@@ -35,7 +35,9 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--override", metavar="KEY=VALUE", action="append", default=[], help="a setting that wins over the file's"
     )
-    parser.add_argument("--log-level", metavar="LEVEL", default="info", help="debug, info, warning (%(default)s)")
+    parser.add_argument(
+        "--log-level", metavar="LEVEL", type=known_level, default="info", help="debug, info, warning (%(default)s)"
+    )
     # For the supervisor: a descriptor whose end says that the whole cluster stops.
     parser.add_argument("--parent-pipe", metavar="FD", type=int, help=SUPPRESS)
 

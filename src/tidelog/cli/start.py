@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.errors import Refused, WrongUsage
-from tidelog.cli.usage import parse
+from tidelog.cli.usage import known_level, parse
 
 if TYPE_CHECKING:
     import argparse
@@ -128,6 +128,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log-level",
         metavar="LEVEL",
+        type=known_level,
         help="debug, info, warning (warning for this process, info for the logs of several brokers)",
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
@@ -31,6 +32,15 @@ def parse(
             return SimpleNamespace(**vars(parser.parse_args(arguments)))
         except SystemExit as end:
             return int(end.code or 0)
+
+
+def known_level(text: str) -> str:
+    """The level of a log, as `logging` knows it, in any case. ArgumentTypeError."""
+    if text.upper() not in logging.getLevelNamesMapping():
+        from argparse import ArgumentTypeError
+
+        raise ArgumentTypeError(f"{text!r} is none of debug, info, warning, error, critical")
+    return text
 
 
 @contextlib.contextmanager

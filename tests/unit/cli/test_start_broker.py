@@ -35,6 +35,8 @@ from tidelog.testing import ProcessBroker
         (["start", "--set", "nonsense"], 2, "KEY=VALUE"),
         (["start", "--set", "no.such.setting=1"], 1, "unknown setting no.such.setting"),
         (["start", "--port", "many"], 2, "--port"),
+        (["start", "--log-level", "loud"], 2, "--log-level: 'loud' is none of debug, info, warning"),
+        (["broker", "server.properties", "--log-level", "loud"], 2, "--log-level: 'loud' is none of debug, info"),
         (["broker"], 2, "server.properties"),
         (["broker", "/nonexistent/server.properties"], 1, "No such file"),
     ],
