@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog.metadata.operations import Create, Delete, Operation, SetData
+from tidelog.metadata.replica_marks import MARKS, parse_heeded_name
 from tidelog.metadata.znodes import (
     BROKER_SEQUENCE,
     CONFIG_CHANGES,
@@ -97,7 +98,12 @@ class Export:
 
 
 def is_exported(path: str) -> bool:
-    """Whether a node belongs to what is kept in the store, and not to the store or to a move."""
+    """Whether a node belongs to what is kept in the store, and not to the store or to a move.
+
+    Answers to marks do not: they name transactions of the former store, and controllers give them again.
+    """
+    if path.startswith(f"{MARKS}/") and parse_heeded_name(path.removeprefix(f"{MARKS}/")) is not None:
+        return False
     return path != "/" and path not in OWN_NODES and path != RESERVED and not path.startswith(f"{RESERVED}/")
 
 

@@ -98,6 +98,8 @@ def test_differences() -> None:
 
 
 def test_what_belongs_to_the_store_is_not_exported() -> None:
-    """Neither ZooKeeper's own nodes nor those of a move."""
+    """Neither ZooKeeper's own nodes nor those of a move, nor answers that name its transactions."""
     paths = ["/", "/zookeeper", "/zookeeper/quota", "/tidelog_moving", "/tidelog_moved", "/tidelog_import", "/brokers"]
     assert [path for path in paths if is_exported(path)] == ["/brokers"]
+    marks = ["/tidelog_marks", "/tidelog_marks/1-t-0", "/tidelog_marks/1-t-0-heeded"]
+    assert [path for path in marks if is_exported(path)] == marks[:2]
