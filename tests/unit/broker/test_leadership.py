@@ -43,6 +43,33 @@ def test_an_order_is_carried_out_whatever_the_topics_settings_say(broker: Broker
     assert errors(broker.lead("v")) == [0]
 
 
+def test_settings_that_cannot_be_taken_in_hold_up_one_order_only(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever goes wrong there: the order fails, is given again, and those behind it are carried out."""
+    read: Deferred[dict[str, dict[str, str]]] = Deferred()
+    handler = broker.node.config_handler
+    take_in = handler.settings_changed
+
+    def fail(resource: ConfigResource, values: dict[str, str]) -> None:
+        if resource.name == "u":
+            raise RuntimeError("it does not work")
+        take_in(resource, values)
+
+    monkeypatch.setattr(handler, "settings_changed", fail)
+    state = messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState(leader=0, isr=[0], replicas=[0])
+    topic = messages.LeaderAndIsrRequest.LeaderAndIsrTopicState(
+        topic_name="u", topic_id=TopicId(topic_id_of("u")), partition_states=[state]
+    )
+    order = messages.LeaderAndIsrRequest(controller_id=0, controller_epoch=1, broker_epoch=7, topic_states=[topic])
+    with monkeypatch.context() as waiting:
+        waiting.setattr(broker.settings, "of_topics", lambda topics: read)
+        answer = broker.send(ApiKey.LEADER_AND_ISR, 7, order)
+    read.complete({})
+    assert broker.decode(ApiKey.LEADER_AND_ISR, 7, answer.result()).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert errors(broker.lead("v")) == [0]
+
+
 def test_an_epoch_is_entered_at_the_log_end(broker: Broker) -> None:
     """Each leadership is noted in the epoch cache with the offset at which it starts."""
     broker.produce("t", [b"a", b"b"])

@@ -173,20 +173,20 @@ class Leadership:
         def with_settings(settled: Deferred[dict[str, dict[str, str]]]) -> None:
             try:
                 settings = settled.result()
+                # From here on the node's own picture is asked, which changes are told to: logs are made in many turns,
+                # and each gets the settings that hold when it comes to be.
+                for topic in missing:
+                    self._config_handler.settings_changed(
+                        ConfigResource(ConfigResourceType.TOPIC, topic), settings.get(topic, {})
+                    )
             except StoreError as error:
                 # The controller repeats it until the store is back, or this broker gone.
                 done.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"The topics' settings cannot be read: {error}"))
-                return
             except Exception as error:
+                # Not answered, it would hold up all orders behind it for ever.
                 done.fail(error)
-                return
-            # From here on the node's own picture is asked, which changes are told to: logs are made in many turns, and
-            # each gets the settings that hold when it comes to be.
-            for topic in missing:
-                self._config_handler.settings_changed(
-                    ConfigResource(ConfigResourceType.TOPIC, topic), settings.get(topic, {})
-                )
-            self._carry_out(orders, outcomes, done)
+            else:
+                self._carry_out(orders, outcomes, done)
 
         if missing:
             self._settings.of_topics(missing).on_complete(with_settings)
