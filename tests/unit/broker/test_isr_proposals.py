@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from tests.unit.broker.harness import Broker
 
@@ -39,3 +41,16 @@ def test_a_leader_asks_again_where_the_controller_does_not_know_its_topic_yet(br
     broker.shell.advance(50_000)
     assert answers == []
     assert (leader.isr, leader.proposal) == ((0,), None)
+
+
+def test_a_leader_whose_disk_has_failed_sends_nobody_out_of_the_isr(broker: Broker) -> None:
+    """It cannot be fetched from, so all its followers seem to lag: alone in the ISR it would be the only one that may
+    lead, and they have all that was acknowledged."""
+    broker.tell_brokers(live=[0, 1])
+    broker.lead("t", isr=[0, 1], leader_epoch=1)
+    replica = broker.replica("t")
+    replica.log.folder.fail(OSError(errno.EIO, "rotten"), "reading")
+    broker.node.directory_failed()
+    broker.shell.advance(50_000)
+    assert replica.leader.proposal is None
+    assert not any(isinstance(event, AlterPartition) for event in broker.controller.submitted)

@@ -285,7 +285,8 @@ class ReplicaManager:
         now_ms = self._clock.monotonic_ms()
         for replica in list(self):
             leader = replica.leader
-            if leader is not None and leader.followers:
+            # Where the directory has failed nobody can fetch: that is no follower's lag.
+            if leader is not None and leader.followers and not replica.log.is_offline:
                 self._carry_out(replica, leader.step(now_ms, LagCheckDue()))
 
     def live_brokers_changed(self) -> None:
