@@ -1,5 +1,6 @@
 """Produce: what is appended, what is refused and how, and when the answer comes."""
 
+import errno
 import struct
 
 import pytest
@@ -8,7 +9,7 @@ from tests.unit.broker.harness import WALL_START_MS, Broker, make_batch, produce
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers._produce_waits import late_answer
 from tidelog.broker.peer import CloseConnection
-from tidelog.model.errors import ErrorCode
+from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import BrokerEpoch, BrokerId, Offset
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -368,6 +369,20 @@ def test_a_recreated_topic_has_its_own_templates(broker: Broker) -> None:
     assert bytes(answer.responses[0].topic_id) == new_id
     old = broker.produce("t", version=13, topic_id=topic_id_of("t"))
     assert old.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_a_coordinators_append_waits_for_no_disk_that_has_failed(broker: Broker) -> None:
+    """Its clients, and whoever waits for the markers of a transaction, are to ask the next leader at once."""
+    broker.lead("c", isr=[0, 1], replicas=[0, 1])
+    replica = broker.replica("c")
+    outcome = broker.node.replicas.append_and_wait(replica.topic_partition, make_batch([b"value"]), 30_000)
+    replica.log.folder.fail(OSError(errno.EIO, "rotten"), "reading")
+    broker.node.directory_failed()
+    with pytest.raises(KafkaError) as caught:
+        outcome.result()
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    broker.shell.advance(30_000)
+    assert len(replica.delayed()) == 0
 
 
 @pytest.mark.parametrize("version", VERSIONS)

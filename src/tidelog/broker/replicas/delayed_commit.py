@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class DelayedCommit:
     """Completes `outcome` when the high watermark has passed the append.
 
-    It fails with KafkaError: NOT_LEADER_OR_FOLLOWER when leadership is lost meanwhile, REQUEST_TIMED_OUT by `expire`.
+    It fails with KafkaError: NOT_LEADER_OR_FOLLOWER when leadership is lost meanwhile, KAFKA_STORAGE_ERROR when the
+    log's directory fails, REQUEST_TIMED_OUT by `expire`.
     """
 
     __slots__ = ("_info", "_outcome", "_replica", "last_offset", "timer")
@@ -35,6 +36,9 @@ class DelayedCommit:
             self._settle(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         elif leader.high_watermark > self.last_offset:
             self._settle(None)
+        elif self._replica.log.is_offline:
+            # No order ends a leadership whose log is gone, and nothing is committed here any more.
+            self._settle(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
         else:
             return False
         return True

@@ -425,7 +425,7 @@ class ReplicaManager:
         """Appends a coordinator's batch; completes when it is committed. `guard` and so on: of `append`.
 
         Fails with KafkaError: those of `leader` and `append`, NOT_LEADER_OR_FOLLOWER when leadership is lost
-        meanwhile, REQUEST_TIMED_OUT.
+        meanwhile, KAFKA_STORAGE_ERROR when the log's directory fails, REQUEST_TIMED_OUT.
         """
         outcome: Deferred[AppendInfo] = Deferred()
         try:
