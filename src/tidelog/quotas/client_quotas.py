@@ -29,6 +29,11 @@ METER_IDLE_MS_MAX: Final = 60 * 60 * 1000
 """What was not used for so long is forgotten, as Kafka forgets its sensors."""
 LOOK_MS: Final = 60 * 1000
 """Between two looks for what was not used."""
+METERS_KEPT: Final = 10_000
+"""Where there are more, as of a client that names itself otherwise in each request, those go soon that a whole window
+knows nothing of: they are as new ones."""
+CROWDED_LOOK_MS: Final = 1_000
+"""Between two looks then."""
 
 
 class _Level(Enum):
@@ -239,12 +244,18 @@ class ClientQuotas:
 
     def _forget(self, now_ms: int) -> None:
         """Forgets what was not used for long, now and then."""
-        if now_ms - self._looked_ms < LOOK_MS:
+        is_crowded = len(self._rates) + len(self._buckets) > METERS_KEPT
+        if now_ms - self._looked_ms < (CROWDED_LOOK_MS if is_crowded else LOOK_MS):
             return
         self._looked_ms = now_ms
-        idle_ms = now_ms - METER_IDLE_MS_MAX
+        hour_ms = now_ms - METER_IDLE_MS_MAX
+        idle_ms = now_ms - self.window.samples * self.window.sample_ms if is_crowded else hour_ms
         rates = {owner: rate for owner, rate in self._rates.items() if rate.last_ms >= idle_ms}
-        buckets = {owner: bucket for owner, bucket in self._buckets.items() if bucket.last_ms >= idle_ms}
+        buckets = {
+            owner: bucket
+            for owner, bucket in self._buckets.items()
+            if bucket.last_ms >= (idle_ms if bucket.is_untouched else hour_ms)
+        }
         if len(rates) + len(buckets) < len(self._rates) + len(self._buckets):
             self._rates, self._buckets = rates, buckets
             # They refer to what was forgotten.

@@ -114,6 +114,11 @@ class TokenBucket:
         """Below zero after a request that took more than there was; infinite: as full as its quota lets it be."""
         self.last_ms = now_ms
 
+    @property
+    def is_untouched(self) -> bool:
+        """Whether it is as a new one: nothing was ever asked of it."""
+        return math.isinf(self._tokens)
+
     def record(self, value: float, bound: float, now_ms: int) -> None:
         """Takes `value` tokens out; they come back at `bound` a second."""
         self._refill(bound, now_ms)

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.quotas.client_quotas import METER_IDLE_MS_MAX, ClientQuotas
+from tidelog.quotas.client_quotas import METER_IDLE_MS_MAX, METERS_KEPT, ClientQuotas
 from tidelog.quotas.entities import CLIENT_ID, IP, USER, Entity, Name, QuotaKey
 from tidelog.quotas.rates import Window
 from tidelog.quotas.request_quota import RequestQuota
@@ -112,6 +112,27 @@ def test_what_was_not_used_for_an_hour_is_forgotten() -> None:
         made.of("u", f"c{number}", 0)
     made.of("u", "new", METER_IDLE_MS_MAX + 1)
     assert len(made._rates) == 1
+
+
+def test_clients_that_come_under_ever_new_ids_are_forgotten_sooner() -> None:
+    """What a whole window knows nothing of is worth nothing; who goes on is throttled as before."""
+    made = quotas(
+        ({CLIENT_ID: None}, QuotaKey.PRODUCER_BYTE_RATE, 1_000),
+        ({CLIENT_ID: None}, QuotaKey.CONTROLLER_MUTATION_RATE, 1),
+    )
+
+    def steady(now_ms: int) -> int:
+        quota = made.of("u", "steady", now_ms)
+        assert quota is not None
+        assert quota.producer is not None
+        return quota.producer.record(100_000, now_ms)
+
+    for now_ms in range(60_000):
+        made.of("u", f"c{now_ms}", now_ms)
+        if not now_ms % 5_000:
+            throttle_ms = steady(now_ms)
+    assert throttle_ms > 100_000
+    assert len(made._rates) + len(made._buckets) < 2 * METERS_KEPT + 10_000
 
 
 def test_addresses_are_compared_as_addresses() -> None:
