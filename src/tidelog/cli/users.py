@@ -156,15 +156,23 @@ def _require(results: object) -> None:
 
 
 def _password(user: str, path: Path | None) -> str:
-    """From the file, the terminal (twice), or the first line of stdin. WrongUsage where it is empty."""
-    if path is not None:
-        text = path.read_text(encoding="utf-8").split("\n", 1)[0].removesuffix("\r")
-    elif sys.stdin.isatty():
-        text = getpass.getpass(f"Password of {user}: ")
-        if getpass.getpass("The same again: ") != text:
-            raise WrongUsage("the two passwords differ")
-    else:
-        text = sys.stdin.readline().removesuffix("\n").removesuffix("\r")
+    """From the file, the terminal (twice), or the first line of stdin. WrongUsage where it is empty, or no text."""
+    try:
+        text = _read_password(user, path)
+        text.encode()  # Bytes that are no UTF-8 come from a terminal or a pipe as lone surrogates.
+    except UnicodeError:
+        raise WrongUsage("the password is no UTF-8 text") from None
     if not text:
         raise WrongUsage("the password is empty: give --password-file FILE, a line on stdin, or --secure DIR")
     return text
+
+
+def _read_password(user: str, path: Path | None) -> str:
+    if path is not None:
+        return path.read_text(encoding="utf-8").split("\n", 1)[0].removesuffix("\r")
+    if sys.stdin.isatty():
+        text = getpass.getpass(f"Password of {user}: ")
+        if getpass.getpass("The same again: ") != text:
+            raise WrongUsage("the two passwords differ")
+        return text
+    return sys.stdin.readline().removesuffix("\n").removesuffix("\r")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -150,6 +151,18 @@ def test_without_the_right(secure_tidelog: Tidelog) -> None:
         assert outcome.code == 1
         assert outcome.err.startswith("tidelog: ")
         assert "Traceback" not in outcome.err
+
+
+def test_a_password_that_is_no_text_is_refused(
+    secure_tidelog: Tidelog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a file in another encoding, or a pipe, whichever way the terminal's encoding treats such bytes."""
+    (tmp_path / "password").write_bytes(b"p\xe9w\n")
+    wrong = (2, "", "tidelog: the password is no UTF-8 text\n")
+    assert secure_tidelog("users", "add", "dora", "--password-file", f"{tmp_path}/password") == wrong
+    for errors in ("strict", "surrogateescape"):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"p\xe9w\n"), "utf-8", errors))
+        assert secure_tidelog("users", "add", "dora") == wrong
 
 
 def test_users(secure_tidelog: Tidelog, secured: Cluster, tmp_path: Path) -> None:
