@@ -69,12 +69,14 @@ class Plan:
         return len(self.ports)
 
     def check(self) -> None:
-        """ConfigError for settings that several brokers cannot share."""
+        """ConfigError for a folder that can hold no logs, and for settings that several brokers cannot share."""
         problems = [Problem("command line", 0, f"{name}: {reason}") for name, reason in self._unshareable()]
         if problems:
             raise ConfigError(problems)
 
     def _unshareable(self) -> Iterable[tuple[str, str]]:
+        if "," in self.data and "log.dirs" not in self.settings:
+            yield f"--data {self.data}", "a comma stands between log directories: choose a folder without one"
         if "zookeeper.connect" in self.settings:
             yield "zookeeper.connect", "--zookeeper HOSTS[/CHROOT] says that the metadata is kept there"
         if self.metrics_ports and "metrics.listener" in self.settings:

@@ -43,6 +43,15 @@ def test_settings_that_several_brokers_cannot_share() -> None:
     Plan("/d", (0,), settings).check()
 
 
+def test_a_folder_with_a_comma_is_no_place_for_logs() -> None:
+    """It would be two in log.dirs, the second of them wherever the broker is started from."""
+    with pytest.raises(ConfigError, match=r"--data /d,e: .* comma"):
+        Plan("/d,e", (0,)).check()
+    elsewhere = Plan("/d,e", (0,), {"log.dirs": "/a"})
+    elsewhere.check()
+    assert elsewhere.settings_of(0, 0)["log.dirs"] == "/a"
+
+
 def test_a_store_elsewhere_is_named_by_its_own_option() -> None:
     """Every broker is given it then; as a setting among others it would leave open who serves the store."""
     with pytest.raises(ConfigError, match="--zookeeper HOSTS"):
