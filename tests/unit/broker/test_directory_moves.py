@@ -13,6 +13,8 @@ import pytest
 from tests.unit.broker.harness import Broker, deletion_of, make_batch, topic_id_of
 from tests.unit.broker.replica_harness import ReplicaCluster
 
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.handlers.describe_log_dirs import SPACE_MS_MAX
 from tidelog.broker.logs.directory_moves import DAMAGED_MS_MAX, LAST_BYTES_MAX, RETRY_MS, Moves
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode
@@ -102,6 +104,23 @@ def fill(broker: Broker, count: int, size: int = 10_000) -> list[bytes]:
     for record in records:
         assert not broker.produce("t", [record]).error_code
     return records
+
+
+def test_a_file_system_that_hangs_is_described_without_its_space(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other directories are what an operator wants to see then."""
+    in_pool, hung = broker.shell.in_pool, str(tmp_path / "second")
+
+    def hang(work: Any) -> Deferred[Any]:
+        return Deferred() if hung in getattr(work, "directories", ()) else in_pool(work)
+
+    monkeypatch.setattr(broker.shell, "in_pool", hang)
+    answer = broker.send(ApiKey.DESCRIBE_LOG_DIRS, 4, messages.DescribeLogDirsRequest(topics=None))
+    broker.shell.advance(SPACE_MS_MAX)
+    first, second = broker.decode(ApiKey.DESCRIBE_LOG_DIRS, 4, answer.result()).results
+    assert (os.path.basename(first.log_dir), len(first.topics), first.total_bytes > 0) == ("first", 1, True)
+    assert (second.error_code, second.log_dir, second.total_bytes, second.usable_bytes) == (0, hung, -1, -1)
 
 
 def test_a_led_replica_moves(broker: Broker, tmp_path: Path) -> None:

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.context import authorize
+from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import Versions
-from tidelog.broker.shell import InDirectories
+from tidelog.broker.shell import InDirectories, at_latest
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.placement.log_directory import is_cordoned
-from tidelog.ports.disk import Disk, Space
+from tidelog.ports.disk import Space
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
-    from tidelog.broker.deferred import Deferred
     from tidelog.broker.node import Node
     from tidelog.storage.log import Log
 
@@ -32,6 +33,8 @@ VERSIONS: Final = Versions(1, 5)
 
 GROUP_ERROR_SINCE: Final = 3
 UNKNOWN_SPACE: Final = Space(-1, -1)
+SPACE_MS_MAX: Final = 5_000
+"""How long file systems are waited for; a disk that is only busy is quicker."""
 
 
 def handle(
@@ -46,20 +49,18 @@ def handle(
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     directories = list(node.logs.online_directories)
-    # A file system that hangs must not hang the loop.
-    spaces = node.shell.in_pool(InDirectories(directories, lambda: _spaces(node.disk, directories)))
-    return spaces.then(lambda known: _response(node, wanted, known))
+
+    def respond(spaces: list[Space]) -> messages.DescribeLogDirsResponse:
+        return _response(node, wanted, dict(zip(directories, spaces, strict=True)))
+
+    return gather([_space(node, directory) for directory in directories]).then(respond)
 
 
-def _spaces(disk: Disk, directories: list[str]) -> dict[str, Space]:
-    """Space by directory; -1 where the file system does not say. Runs on an I/O thread."""
-    spaces = {}
-    for directory in directories:
-        try:
-            spaces[directory] = disk.space(directory)
-        except OSError:
-            spaces[directory] = UNKNOWN_SPACE
-    return spaces
+def _space(node: Node, directory: str) -> Deferred[Space]:
+    """The directory's; -1 where the file system does not say. One that hangs hides none of the others."""
+    asked = node.shell.in_pool(InDirectories((directory,), partial(node.disk.space, directory)))
+    late = TimeoutError(f"{directory} does not answer")
+    return at_latest(node.shell, asked, SPACE_MS_MAX, lambda: late).recover(OSError, lambda _: UNKNOWN_SPACE)
 
 
 def _response(
