@@ -145,7 +145,8 @@ def _load(context: ssl.SSLContext, material: TlsMaterial) -> None:
         raise InvalidTls(f"the certificate chain or the private key cannot be used: {_reason(error)}") from None
     try:
         if material.trusted:
-            context.load_verify_locations(cadata=material.trusted)
+            # Remarks may stand between certificates. The library refuses texts that are not ASCII, certificates are.
+            context.load_verify_locations(cadata=material.trusted.encode("ascii", "replace").decode())
     except (ssl.SSLError, ValueError) as error:
         raise InvalidTls(f"the trusted certificates cannot be used: {_reason(error)}") from None
 

@@ -146,3 +146,14 @@ def test_a_key_store_needs_a_key_and_a_trust_store_must_have_none(
         as_key_store(write(tmp_path / "t.p12", None, authority))
     with pytest.raises(InvalidTls, match="has a private key"):
         as_trust_store(write(tmp_path / "s.p12", broker, authority))
+
+
+def test_remarks_between_certificates_may_be_in_any_language(tmp_path: Path, authority: Issued, broker: Issued) -> None:
+    """As bundles of certificate authorities have them; the library takes ASCII alone."""
+    file = tmp_path / "t.pem"
+    file.write_text(f"# Főtanúsítvány\n{authority.certificate}# 認証局\n")
+    trusted = KeyStoreFiles().trust_store(str(file), PEM, None)
+    context = client_context(TlsMaterial(trusted=trusted), check_host=True)
+    assert len(context.get_ca_certs()) == 1
+    material = TlsMaterial(f"# Főtanúsítvány\n{broker.certificate}", broker.key, None, trusted)
+    server_context(material, client_auth="required", versions=("TLSv1.3",))
