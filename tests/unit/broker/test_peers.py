@@ -15,6 +15,7 @@ from tidelog.broker.shell import Purpose
 from tidelog.ports.real import SystemClock, SystemNetwork
 from tidelog.protocol import framing, messages
 from tidelog.protocol.apis import ApiKey
+from tidelog.security.sasl_client import Credentials, SaslClient
 
 DEADLINE_S = 180.0
 
@@ -33,6 +34,8 @@ class Broker:
         """Sent instead of an answer."""
         self.heard = asyncio.Event()
         """Set by each request."""
+        self.logins: dict[int, Any] = {}
+        """[API key] -> what each step of a login is answered."""
         self.server: asyncio.Server | None = None
         self.address = ("", 0)
 
@@ -65,6 +68,12 @@ class Broker:
                 writer.close()
                 return
             header, _ = framing.decode_request_header(frame)
+            if header.request_api_key in self.logins:
+                answered = framing.encode_response(
+                    ApiKey(header.request_api_key), 1, header.correlation_id, self.logins[header.request_api_key]
+                )
+                writer.write(b"".join(answered))  # type: ignore[arg-type]
+                continue
             self.requests.append(header.correlation_id)
             self.heard.set()
             if self.silent:
@@ -113,6 +122,40 @@ def test_requests_are_pipelined_in_order_on_one_connection() -> None:
         assert starts == list(range(1, 51))
         assert broker.requests == list(range(1, 51))
         assert len(broker.connections) == 1
+        peers.close()
+        await broker.stop()
+
+    run(check())
+
+
+def test_a_login_that_cannot_be_renewed_ends_its_connection() -> None:
+    """As where a password's setting was altered to what cannot be read: the next request connects anew."""
+
+    async def check() -> None:
+        broker = Broker()
+        broker.logins = {
+            ApiKey.SASL_HANDSHAKE: messages.SaslHandshakeResponse(mechanisms=["PLAIN"]),
+            ApiKey.SASL_AUTHENTICATE: messages.SaslAuthenticateResponse(session_lifetime_ms=3_600_000),
+        }
+        await broker.start()
+        began = 0
+        failed = asyncio.Event()
+
+        def log_in() -> SaslClient:
+            nonlocal began
+            began += 1
+            if began == 2:
+                failed.set()
+                raise ValueError("sasl.jaas.config cannot be read")
+            return Credentials("PLAIN", "broker", "secret").begin("nonce")
+
+        peers = Peers(SystemNetwork(), SystemClock(), lambda number: broker.address, log_in=log_in)
+        assert (await outcome(ask(peers))).producer_id_start == 1
+        (link,) = peers._links.values()
+        assert link._connection is not None
+        link._renew(link._connection)  # As its timer does.
+        await failed.wait()
+        assert (await outcome(ask(peers))).producer_id_start == 2
         peers.close()
         await broker.stop()
 

@@ -300,7 +300,7 @@ class _Link:
         except asyncio.CancelledError:
             connection.abort()
             raise
-        except OSError as error:
+        except (OSError, ValueError) as error:
             self._connecting = None
             connection.abort()
             self._fail_all(ConnectionResetError(f"the connection to {self._name} broke: {error}"))
