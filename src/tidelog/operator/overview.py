@@ -103,6 +103,8 @@ class Reader:
         self._routing = routing
         self._timeout_s = timeout_s
         self._since: dict[tuple[TopicPartition, int], int | None] = {}
+        """[where a group stands] -> the timestamp there; None: only markers, up to the end in `_looked_to`."""
+        self._looked_to: dict[tuple[TopicPartition, int], int] = {}
 
     def read(self, taken_at_ms: int) -> Operation[Overview]:
         """The cluster as it is now. KafkaError and ClientError where not even Metadata could be read."""
@@ -147,7 +149,7 @@ class Reader:
         behind = {
             (key, offset) for offsets in committed.values() for key, offset in offsets.items() if offset < ends[key]
         }
-        yield from self._read_times(behind)
+        yield from self._read_times(behind, ends)
         states = {listing.group: listing.state for listing in listings}
         return [self._overview(group, states[group], offsets, ends, now_ms) for group, offsets in committed.items()]
 
@@ -166,9 +168,16 @@ class Reader:
         lag = sum(ends[key] - offset for key, offset in committed.items())
         return GroupOverview(group, state, lag, lag_ms, committed)
 
-    def _read_times(self, behind: set[tuple[TopicPartition, int]]) -> Operation[None]:
+    def _read_times(
+        self, behind: set[tuple[TopicPartition, int]], ends: Mapping[TopicPartition, int]
+    ) -> Operation[None]:
         """Timestamps of the first unread records that are not known yet."""
-        self._since = {place: since for place, since in self._since.items() if place in behind}
+        self._since = {
+            place: since
+            for place, since in self._since.items()
+            if place in behind and (since is not None or self._looked_to.get(place) == ends[place[0]])
+        }
+        self._looked_to = {place: ends[place[0]] for place in behind}
         unknown = sorted(behind - self._since.keys())[:TIMES_MAX]
         for key, offset in unknown:
             # One at a time: only the first batch of an answer comes whole however large it is.

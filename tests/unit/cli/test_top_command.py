@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.unit.broker.test_runtime import create
 from tests.unit.cli.conftest import Outcome, Tidelog
+from tests.waiting import until_equal
 
 from tidelog import cli
 from tidelog.cli.top import ROWS_MAX, screen
@@ -81,6 +82,26 @@ def test_rates_are_of_two_readings(cluster: Cluster) -> None:
     rate = now.rates(before)["t"]
     assert abs(rate * (now.at_s - before.at_s) - 1_000) <= now.at_s - before.at_s
     assert now.rates(None)["t"] == 0
+
+
+def test_a_group_before_a_marker_is_behind_by_time_once_there_is_a_record() -> None:
+    """As librdkafka leaves it: behind the last record of a transaction, where nothing but its end follows."""
+    with Cluster() as own, BlockingCluster(own.bootstrap) as client:
+        create(own.bootstrap, "tx", 1)
+        producer = Producer({"bootstrap.servers": own.bootstrap, "transactional.id": "t"})
+        producer.init_transactions(180)
+        producer.begin_transaction()
+        producer.produce("tx", b"v", partition=0)
+        producer.commit_transaction(180)
+        consumer = Consumer({"bootstrap.servers": own.bootstrap, "group.id": "marked", "enable.auto.commit": False})
+        consumer.commit(offsets=[TopicPartition("tx", 0, 1)], asynchronous=False)
+        consumer.close()
+        reader = Reader(client.routing)
+        until_equal(lambda: [(each.lag, each.lag_ms) for each in client.run(reader.read(5_000)).groups], [(1, None)])
+        producer.begin_transaction()
+        producer.produce("tx", b"v", partition=0, timestamp=2_000)
+        producer.commit_transaction(180)
+        until_equal(lambda: [(each.lag, each.lag_ms) for each in client.run(reader.read(5_000)).groups], [(3, 3_000)])
 
 
 def test_the_screen_tells_of_trouble_and_stays_short(cluster: Cluster) -> None:
