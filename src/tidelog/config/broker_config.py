@@ -344,6 +344,7 @@ class BrokerConfig:
 
         What is unknown, read-only or invalid there (written past AlterConfigs) is left out.
         """
+        of_listeners = self._dynamic_of_listeners()
         self.dynamic_default = MappingProxyType(
             {name: text for name, text in cluster_default.items() if _dynamic_problem(name, text) is None}
         )
@@ -352,11 +353,21 @@ class BrokerConfig:
         )
         before = self.values
         self.values = self._resolve()
-        changed = frozenset(name for name, value in self.values.items() if before[name] != value)
+        changed = frozenset(
+            (
+                *(name for name, value in self.values.items() if before[name] != value),
+                *(name for name, _ in of_listeners.items() ^ self._dynamic_of_listeners().items()),
+            )
+        )
         if changed:
             for told in self._listeners_of_changes:
                 told(changed)
         return changed
+
+    def _dynamic_of_listeners(self) -> dict[str, str]:
+        """The changes for single listeners, which `values` lacks."""
+        dynamic = {**self.dynamic_default, **self.dynamic_broker}
+        return {name: text for name, text in dynamic.items() if name not in self.values}
 
     def altered(self, broker: Mapping[str, str]) -> BrokerConfig:
         """As this one will be once `broker` are the changes for this broker; this one stays as it is."""

@@ -215,6 +215,18 @@ def test_invalid_changes_in_the_store_are_left_out() -> None:
     assert config.max_connections_per_ip_overrides == {}
 
 
+def test_a_change_for_one_listener_is_told() -> None:
+    """As one for all of them: who keeps what follows from settings has to look again, also when it goes."""
+    config = BrokerConfig()
+    told: list[frozenset[str]] = []
+    config.on_change(told.append)
+    name = "listener.name.plaintext.max.connection.creation.rate"
+    for layer in ({name: "10"}, {name: "20"}, {}):
+        assert config.set_dynamic(layer, {}) == {name}
+        assert config.set_dynamic(layer, {}) == frozenset()
+    assert told == [{name}] * 3
+
+
 @pytest.mark.parametrize(
     "changes",
     [
