@@ -14,7 +14,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final, Generic, NamedTuple, TypeVar, cast
 
-from tidelog.config import registry
+from tidelog.config import jaas, registry
 from tidelog.config.checks import check_broker
 from tidelog.config.jaas import LoginModule
 from tidelog.config.listener_security import listener_of, login_module, resolve
@@ -457,8 +457,12 @@ def _dynamic_problem(name: str, text: str) -> str | None:
         return f"Cannot update these configs dynamically: {name}"
     try:
         setting.parse(text)
+        if setting.name == "sasl.jaas.config" and text:
+            jaas.parse(text)
     except InvalidValue as error:
         return str(error)
+    except jaas.InvalidJaas as error:
+        return f"{name} cannot be read: {error}"
     return None
 
 

@@ -281,6 +281,12 @@ def test_passwords_are_hidden() -> None:
             "Invalid value x for configuration log.retention.ms: Not a number of type LONG",
         ),
         (
+            {"listener.name.sasl_ssl.plain.sasl.jaas.config": "secret"},
+            False,
+            "listener.name.sasl_ssl.plain.sasl.jaas.config cannot be read: the login module must be followed by "
+            "required, requisite, sufficient or optional",
+        ),
+        (
             {"log.roll.ms": "-1"},
             True,
             "Invalid value -1 for configuration log.roll.ms: Value must be at least 1",
