@@ -105,8 +105,8 @@ def run(arguments: Sequence[str]) -> int:
             raise
         return DONE
     except BrokenPipeError:
-        # The reader of our output has seen enough (`| head`); the interpreter's last flush must find no pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of our output has seen enough (`| head`).
+        _drop_output()
         return DONE
     except WrongUsage as error:
         print(f"tidelog: {error}", file=sys.stderr)
@@ -118,10 +118,19 @@ def run(arguments: Sequence[str]) -> int:
         reasons = _expected(error)
         if reasons is None:
             raise
-        sys.stdout.flush()
+        try:
+            sys.stdout.flush()
+        except OSError:
+            # What was refused is told all the same, though nobody reads what was done.
+            _drop_output()
         for reason in reasons:
             print(f"tidelog: {reason}", file=sys.stderr)
         return FAILED
+
+
+def _drop_output() -> None:
+    """Nobody takes what is printed: the interpreter's last flush must find neither a pipe nor a disk."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _with_bootstrap_behind(arguments: Sequence[str]) -> Sequence[str]:

@@ -91,6 +91,19 @@ def test_a_reader_that_has_gone_ends_a_command_in_silence(bootstrap: str, argume
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+def test_what_was_refused_is_told_though_a_reader_has_gone(bootstrap: str) -> None:
+    """In a line as ever: part of the work was printed, the rest refused."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    # Buffered, as for people: what was printed is written when the command ends.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    environment |= {"TIDELOG_BOOTSTRAP": bootstrap}
+    command = [sys.executable, "-c", PROGRAM, "topics", "describe", "nonesuch", "-o", "json"]
+    with os.fdopen(writing, "wb") as nobody:
+        done = subprocess.run(command, stdout=nobody, stderr=subprocess.PIPE, timeout=180, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (1, b"tidelog: Topic 'nonesuch' does not exist as expected\n")
+
+
 def test_a_full_disk_is_told(process: Callable[..., subprocess.Popen[bytes]]) -> None:
     with open("/dev/full", "wb") as full:
         done = process("topics", "list", stdout=full, stderr=subprocess.PIPE)
