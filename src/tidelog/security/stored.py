@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -23,6 +24,8 @@ EXTENDED_ACLS: Final = "/kafka-acl-extended"
 EXTENDED_ACL_CHANGES: Final = "/kafka-acl-extended-changes"
 CHANGE_PREFIX: Final = "acl_changes_"
 _VERSION: Final = 1
+_NO_NODE: Final = re.compile("[/\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\uffff]")
+"""Characters that no name in ZooKeeper has: control characters, private ones, and those that stand for none."""
 
 
 def _title(name: str) -> str:
@@ -74,9 +77,8 @@ class MalformedNode(ValueError):
 
 def can_be_stored(pattern: ResourcePattern) -> bool:
     """Whether a pattern's name can be a node's: Kafka 3.9 refuses the others too."""
-    return (
-        bool(pattern.name) and "/" not in pattern.name and pattern.name not in (".", "..") and "\0" not in pattern.name
-    )
+    name = pattern.name
+    return bool(name) and name not in (".", "..") and _NO_NODE.search(name) is None
 
 
 def acl_path(pattern: ResourcePattern) -> str:

@@ -13,6 +13,7 @@ from tidelog.security import acls, stored
 from tidelog.security.access import Operation, Principal, ResourceType
 from tidelog.security.acls import AclBinding, AclEntry, AclFilter, PatternType, Permission, ResourcePattern
 from tidelog.security.authorizer import DENIALS_TOLD_MAX, Access, Authorizer, java_host
+from tidelog.store.tree import invalid_path_reason
 
 TOPIC = ResourcePattern(ResourceType.TOPIC, "orders")
 PREFIX = ResourcePattern(ResourceType.TOPIC, "or", PatternType.PREFIXED)
@@ -241,3 +242,14 @@ def test_new_acls_are_checked() -> None:
         with pytest.raises(acls.InvalidAcl):
             acls.check_new(AclBinding(pattern, READ))
     assert not stored.can_be_stored(ResourcePattern(ResourceType.TOPIC, "a/b"))
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "ä", "*", "a\U0001f600", "a b", "%2F", "a/b", ".", "..", "a\0", "a\x01", "\x85", "\ue000", "\ufffd"]
+)
+def test_what_can_be_stored_is_what_the_store_takes(name: str) -> None:
+    """What it does not take is refused by itself: found out later it would fail the whole request, of which a part was
+    carried out."""
+    pattern = ResourcePattern(ResourceType.GROUP, name)
+    takes = invalid_path_reason(stored.acl_path(pattern)) is None
+    assert stored.can_be_stored(pattern) == (takes and "/" not in name)
