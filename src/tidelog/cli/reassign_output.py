@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import Any
@@ -42,27 +43,33 @@ class Display:
         """The present state of a run."""
         line = sight_line(sight)
         if self._live:
-            self._out.write(f"\r\x1b[K{bar(sight)} {line}")
-            self._out.flush()
+            self._write(f"\r\x1b[K{bar(sight)} {line}")
             self._shown = True
             return
         key = (sight.stage, sight.wave, sight.done, sight.waiting_for)
         now = time.monotonic()
         if key != self._last or now - self._printed_at >= LINE_EVERY_S:
             self._last, self._printed_at = key, now
-            print(line, file=self._out, flush=True)
+            self._write(f"{line}\n")
 
     def say(self, text: str) -> None:
         """A line that stays."""
         self.end()
-        print(text, file=self._out, flush=True)
+        self._write(f"{text}\n")
 
     def end(self) -> None:
         """Ends the line that lives."""
         if self._shown:
-            self._out.write("\n")
-            self._out.flush()
+            self._write("\n")
             self._shown = False
+
+    def _write(self, text: str) -> None:
+        """Shows it. Where nobody reads it, the run goes on unseen: it must not leave moves and throttles behind."""
+        try:
+            self._out.write(text)
+            self._out.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._out.fileno())
 
 
 def bar(sight: Sight) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tidelog.cli.reassign_output import Display
 from tidelog.cli.reassign_session import here_or_asked
 from tidelog.operator.journal import Asked, JournalFiles, Wish
+from tidelog.operator.surroundings import Sight, Stage
 
 
 @pytest.mark.parametrize("wish", [Wish.CANCEL, Wish.PAUSE])
@@ -21,3 +24,16 @@ def test_what_was_asked_of_a_process_that_has_ended_is_not_for_the_next_one(tmp_
     found: list[Asked | None] = []
     asked = here_or_asked(session, lambda: found.append(files.take_wish()), Asked(Wish.RESUME), lambda run: True, 1.0)
     assert (asked, found) == (False, [None])
+
+
+def test_a_run_goes_on_where_nobody_reads_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`| head` has seen enough: moves that were begun, and their throttles, must not be left behind for that."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as nobody:
+        monkeypatch.setattr("sys.stdout", nobody)
+        display = Display()
+        display.say("moves are begun")
+        display.show(Sight(Stage.MOVING, 1, 1, 0, 1, 10, 10, 0.0, 5))
+        display.end()
+        print("what else is told", flush=True)
