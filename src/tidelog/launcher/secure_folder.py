@@ -131,6 +131,7 @@ def add_hosts(path: str, hosts: Sequence[str]) -> list[str]:
     for host in added:
         if host in folder.hosts:
             raise UnusableFolder(f"{host} has its file already: {path}/brokers/{host}.properties")
+    written: list[str] = []
     try:
         authority = (_text(f"{path}/ca.key"), _text(f"{path}/ca.pem"))
         told = json.loads(_text(f"{path}/cluster.json"))
@@ -139,12 +140,17 @@ def add_hosts(path: str, hosts: Sequence[str]) -> list[str]:
         now = datetime.datetime.now(datetime.UTC)
         for name, text in _broker_files(authority, common, added, first_id, now).items():
             _write(f"{path}/{name}", text)
+            written.append(f"{path}/{name}")
         replacement = f"{path}/cluster.json.new"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(replacement)
         _write(replacement, _cluster(told["id"], [*folder.hosts, *added], folder.super_user))
         os.replace(replacement, f"{path}/cluster.json")
-    except FileExistsError as error:
-        raise UnusableFolder(f"{error.filename} is there already, and is not overwritten") from error
     except (OSError, KeyError, ValueError) as error:
+        for each in written:
+            os.unlink(each)
+        if isinstance(error, FileExistsError):
+            raise UnusableFolder(f"{error.filename} is there already, and is not overwritten") from error
         raise UnusableFolder(f"no host can be added to {path}: {error}") from error
     return [f"{path}/brokers/{host}.properties" for host in added]
 

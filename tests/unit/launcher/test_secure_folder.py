@@ -112,6 +112,19 @@ def test_hosts_are_added(tmp_path: Path) -> None:
         add_hosts(f"{tmp_path}/s", ["10.0.0.11"])
 
 
+def test_an_addition_that_broke_off_is_done_again(tmp_path: Path) -> None:
+    """The host after a first one was refused, or the machine stopped before the list of hosts had its name."""
+    folder = f"{tmp_path}/s"
+    make(folder, ["10.0.0.11"], [])
+    (tmp_path / "s" / "brokers" / "10.0.0.13.properties").write_text("by hand")
+    with pytest.raises(UnusableFolder, match="is there already"):
+        add_hosts(folder, ["10.0.0.12", "10.0.0.13"])
+    (tmp_path / "s" / "cluster.json.new").write_text("half")
+    add_hosts(folder, ["10.0.0.12"])
+    assert SecureFolder.read(folder).hosts == ("10.0.0.11", "10.0.0.12")
+    assert (tmp_path / "s" / "brokers" / "10.0.0.13.properties").read_text() == "by hand"
+
+
 def test_certificates_are_renewed(tmp_path: Path) -> None:
     """A new key and a certificate of the same CA for the host that is named; what was added to its file stays."""
     make(f"{tmp_path}/s", ["10.0.0.11", "10.0.0.12"], [])
