@@ -80,6 +80,12 @@ class EpochCache:
         self._entries = _FIRST_ALONE if entries == _FIRST_ALONE else entries
         return True
 
+    def take_over(self, other: "EpochCache") -> bool:
+        """Knows what `other` knows from now on, and nothing else; true when that changed the cache."""
+        is_new = self._entries != other._entries
+        self._entries = other._entries
+        return is_new
+
     def end_offset_for(self, epoch: LeaderEpoch, log_end: Offset) -> tuple[LeaderEpoch, Offset]:
         """The largest known epoch that is not above `epoch`, and the offset at which it ended.
 

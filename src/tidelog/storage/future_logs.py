@@ -200,6 +200,10 @@ class FutureLogs:
         directory.removed.add(topic_partition)
         new.cleaned_offset = old.cleaned_offset  # Nothing was cleaned while it was copied.
         self._delete_later(directory, target, old.config.file_delete_delay_ms)
+        if new.epochs.take_over(old.epochs):
+            # Of epochs whose batches compaction has removed it knew nothing: a follower whose log ends in such a one
+            # would cut what is committed.
+            new.mark_changed()
         self._promote(topic_partition)
         return new
 
