@@ -12,6 +12,13 @@ from sim.mutants.mutant import Edit, Mutant
 
 EDGE_MUTANTS: Final = (
     Mutant(
+        "epoch-begins-anywhere",
+        "storage.producer_state",
+        "            if first != 0:\n                raise",
+        "            if False:\n                raise",
+        "a producer's next epoch may begin with any sequence number: what came before is not missed",
+    ),
+    Mutant(
         "epoch-end-is-log-end",
         "records.epochs",
         "        return entries[above - 1].epoch, entries[above].start_offset",
@@ -21,8 +28,8 @@ EDGE_MUTANTS: Final = (
     Mutant(
         "truncation-keeps-aborted",
         "storage.transaction_index",
-        "        return ENTRY_SIZE * sum(entry.last_offset < offset for entry in self.entries())\n",
-        "        return ENTRY_SIZE * len(self.entries())\n",
+        "            if entry is not None and entry.last_offset >= offset:\n                return index",
+        "            if False:\n                return index",
         "a truncation leaves what tells of transactions whose markers it has removed",
     ),
     Mutant(

@@ -219,13 +219,6 @@ MUTANTS: Final = (
         "a new leader knows no producers: duplicates are written again",
     ),
     Mutant(
-        "epoch-begins-anywhere",
-        "storage.producer_state",
-        "            if first != 0:\n                raise",
-        "            if False:\n                raise",
-        "a producer's next epoch may begin with any sequence number: what came before is not missed",
-    ),
-    Mutant(
         "sequence-gap-accepted",
         "storage.producer_state",
         "        if first != (last + 1) % SEQUENCE_COUNT:\n",

@@ -27,8 +27,6 @@ from tidelog.pipeline.shape import TableShape, ValueFormat
 
 pytestmark = [pytest.mark.row("R38")]
 
-AN_HOUR_AGO = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
-
 
 class NoBrokers:
     """A cluster of which nothing answers."""
@@ -67,7 +65,8 @@ def committed(path: Path, value: ValueFormat, row: dict[str, Any], schema: pa.Sc
 def test_a_field_of_the_values_is_no_age_of_records(tmp_path: Path, kind: pa.DataType, field: Any) -> None:
     """JSON values may have one called timestamp, of any type: the record's own column is `_timestamp`."""
     own = pa.field("_timestamp", pa.timestamp("us", "UTC"))
-    row = {"timestamp": field, "_timestamp": AN_HOUR_AGO}
+    hour_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
+    row = {"timestamp": field, "_timestamp": hour_ago}
     done = committed(tmp_path / "both", ValueFormat.JSON, row, pa.schema([pa.field("timestamp", kind), own]))
     assert done.freshness_s == pytest.approx(3600, abs=600)
     done = committed(tmp_path / "field", ValueFormat.JSON, row, pa.schema([pa.field("timestamp", kind)]))
