@@ -119,12 +119,10 @@ def test_a_group_that_has_begun_at_the_end_goes_on_where_it_began(tmp_path: Path
                 await topic.produce(10)
             b = Member(topic, "b")
             await b.connect()
-            answer = await until(b.fetch, lambda answer: not answer.error_code)
-            acquired = [each.first_offset for each in getattr(answer, "acquired_records", None) or ()]
-            if not acquired:
-                await topic.produce(1)
-                acquired = [first for first, _, _ in await b.acquire()]
-            assert acquired[0] == 2
+            # It takes no record yet: that a broker which keeps the state itself loads it at once is no news.
+            await until(lambda: b.fetch(records_max=0), lambda answer: not answer.error_code)
+            await topic.produce(1)
+            assert (await b.acquire())[0][0] == 2
 
     run(check())
 
