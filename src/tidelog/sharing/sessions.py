@@ -36,6 +36,8 @@ class ShareSession:
     """In the order in which they were named."""
     touched: set[SharedPlace] = field(default_factory=set)
     """Whose share partitions may hold locks for the member."""
+    is_over: bool = False
+    """It has ended, or another one took its place: a fetch of it that still waits must lock nothing for the member."""
 
     def change(self, added: Iterable[SharedPlace], forgotten: Iterable[SharedPlace]) -> None:
         """The request names more partitions, and others no more."""
@@ -98,6 +100,7 @@ class ShareSessions:
 
     def end(self, session: ShareSession) -> None:
         """Forgets the session."""
+        session.is_over = True
         name = (session.group, session.member)
         if self._sessions.get(name) is session:
             del self._sessions[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +254,33 @@ def test_a_group_whose_offsets_could_not_be_altered_goes_on_where_it_was(tmp_pat
             assert answer.responses[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
             later = await Member(topic, "later").join()
             assert (await later.acquire())[0][0] == 5
+
+    run(check())
+
+
+def test_a_session_that_another_has_replaced_locks_nothing_more(tmp_path: Path) -> None:
+    """Its connection may be half open for long: what its last fetch took nobody would get before the lock ends."""
+
+    async def check() -> None:
+        async with Brokers(str(tmp_path), SETTINGS | {"group.share.record.lock.duration.ms": 60_000}) as brokers:
+            await brokers.start(0)
+            topic = Topic(brokers)
+            await topic.create()
+            a, b = await Member(topic, "a").join(), await Member(topic, "b").join()
+            await topic.produce(1)
+            assert await b.acquire() == [(0, 0, 1)]
+            await a.fetch()
+            former = asyncio.ensure_future(a.fetch(wait_ms=60_000, epoch=a.epoch))
+            purgatory = brokers.running[0].node.purgatory
+            await eventually(lambda: len(purgatory) > 0)
+            await a.connect()
+            await a.fetch()
+            later = asyncio.ensure_future(a.acquire())
+            await topic.produce(1)
+            done, _ = await asyncio.wait({former, later}, return_when=asyncio.FIRST_COMPLETED)
+            assert done == {later}
+            assert later.result() == [(1, 1, 1)]
+            former.cancel()
 
     run(check())
 

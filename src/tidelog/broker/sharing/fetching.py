@@ -165,7 +165,7 @@ class ShareFetch:
             machine.start_moved(led.replica.log.log_start_offset)
             if machine.can_acquire(led.limit(self._settings)):
                 found.append((place, led))
-        return found if self._records_max > 0 else []
+        return found if self._records_max > 0 and not self._session.is_over else []
 
     def _too_little(self, ready: list[tuple[SharedPlace, LedSharePartition]]) -> bool:
         """Whether less could be read than the member waits for."""
@@ -254,7 +254,7 @@ class ShareFetch:
                 self._got[place] = Got(error=result)
             return
         machine = led.machine
-        if machine is None or self._records_max <= 0:
+        if machine is None or self._records_max <= 0 or self._session.is_over:
             return
         now_ms = self._node.clock.monotonic_ms()
         batches = [batch for batch, _, _ in result.batches]
