@@ -13,6 +13,7 @@ from tests.waiting import eventually
 
 from tidelog.broker.cluster.metadata_cache import MetadataCache
 from tidelog.broker.deferred import Deferred
+from tidelog.coordinator.groups.share.events import PrepareOffsets
 from tidelog.coordinator.share_state.events import DeleteState, InitializeState, ShareKey
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicId
@@ -252,6 +253,38 @@ def test_a_group_whose_offsets_could_not_be_altered_goes_on_where_it_was(tmp_pat
             wanted = request.AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[partition])
             answer = await connection.request(request(group_id="g", topics=[wanted]))
             assert answer.responses[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            later = await Member(topic, "later").join()
+            assert (await later.acquire())[0][0] == 5
+
+    run(check())
+
+
+def test_a_group_whose_coordinator_died_when_offsets_were_altered_goes_on_where_it_was(tmp_path: Path) -> None:
+    """The group's record says that state is about to be made, and nobody knows where it was to begin."""
+
+    async def check() -> None:
+        async with Brokers(str(tmp_path), SETTINGS) as brokers:
+            await brokers.start(0)
+            topic = Topic(brokers)
+            await topic.create(begins="latest")
+            former = await Member(topic, "former").join()
+            await until(lambda: former.fetch(records_max=0), lambda answer: not answer.error_code)
+            node = brokers.running[0].node
+            await eventually(lambda: node.sharing.partitions.known("g", topic.id, 0) is not None)
+            await topic.produce(10)
+            await former.acquire()
+            assert await former.acknowledge((0, 4, 1), epoch=-1) == ErrorCode.NONE
+            former.member_epoch = -1
+            await former.heartbeat()
+            prepared: list[Any] = []
+            partitions = {topic.id: frozenset({0})}
+            asked = node.groups.ask("g", lambda request_id: PrepareOffsets(request_id, "g", partitions))
+            asked.on_complete(lambda outcome: prepared.append(outcome.result()))
+            await eventually(lambda: bool(prepared))
+            # The one that begins in its place knows nothing of what was to be asked next.
+            shards = node.groups.shards
+            shards._abandon(shards.ready(shards.partition_of("g")))
+            await eventually(lambda: len(shards.loaded()) == 1)
             later = await Member(topic, "later").join()
             assert (await later.acquire())[0][0] == 5
 

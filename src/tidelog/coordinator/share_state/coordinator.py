@@ -110,7 +110,8 @@ class ShareCoordinator(StateMachine):
         known = self.states.get(event.key)
         if known is not None and event.state_epoch < known.state_epoch:
             return StateReply(ErrorCode.FENCED_STATE_EPOCH, _FENCED_STATE)
-        if known is not None and _is_repeated(event, known):
+        if known is not None and (_is_repeated(event, known) or event.start_offset == UNINITIALIZED_START):
+            self._take_epoch(event, known, result)
             return StateReply()
         fresh = ShareState(
             0 if known is None else known.snapshot_epoch + 1,
@@ -123,6 +124,16 @@ class ShareCoordinator(StateMachine):
         )
         result.writes.append(states.snapshot(event.key, fresh, event.wall_ms))
         return StateReply()
+
+    def _take_epoch(self, event: InitializeState, known: ShareState, result: Result[Any, Any]) -> None:
+        """The state is there already, and stays what it is: only its epoch is a later one, where the group's is.
+
+        A request that names no start wants state because the group's coordinator knows of none. It may have died before
+        it wrote down that there is, or when a tool was about to alter offsets.
+        """
+        if event.state_epoch > known.state_epoch:
+            later = replace(known, snapshot_epoch=known.snapshot_epoch + 1, state_epoch=event.state_epoch, updates=0)
+            result.writes.append(states.snapshot(event.key, later, event.wall_ms))
 
     def _read(self, event: ReadState, result: Result[Any, Any]) -> StateReply:
         known = self.states.get(event.key)
@@ -200,9 +211,7 @@ def _is_repeated(event: InitializeState, known: ShareState) -> bool:
 
     A group coordinator that is not answered in time asks again, and either request may be the later one to arrive.
     """
-    has_moved = known.start_offset != event.start_offset and (
-        known.updates > 0 or event.start_offset == UNINITIALIZED_START
-    )
+    has_moved = known.start_offset != event.start_offset and known.updates > 0
     return event.state_epoch == known.state_epoch and (bool(known.batches) or has_moved)
 
 

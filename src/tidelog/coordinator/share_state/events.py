@@ -35,6 +35,7 @@ class ShareKey(NamedTuple):
 class InitializeState:
     """The group begins, or begins anew, at an offset: what was stored under earlier epochs is void.
 
+    With UNINITIALIZED_START it only wants state: what is stored already stays, under the later epoch.
     Said twice with one epoch it holds once: the second one may arrive when members have acknowledged records already.
     """
 

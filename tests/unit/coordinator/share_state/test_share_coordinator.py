@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -101,8 +102,8 @@ def test_a_request_to_initialize_that_arrives_twice_takes_nothing_away(start: in
     before = coordinator.read()
     assert coordinator.ask(first) == StateReply()
     assert coordinator.read() == before
-    assert coordinator.ask(InitializeState(1, KEY, 3, start, 9)) == StateReply()
-    assert (coordinator.read().start_offset, coordinator.read().batches) == (start, ()), "a later epoch begins anew"
+    assert coordinator.ask(InitializeState(1, KEY, 3, 5, 9)) == StateReply()
+    assert (coordinator.read().start_offset, coordinator.read().batches) == (5, ()), "a later epoch begins anew"
 
 
 def test_what_is_initialized_again_before_anything_was_written_begins_where_it_was_told_to_last() -> None:
@@ -110,6 +111,20 @@ def test_what_is_initialized_again_before_anything_was_written_begins_where_it_w
     coordinator.ask(InitializeState(1, KEY, 2, 5, 9))
     coordinator.ask(InitializeState(1, KEY, 2, 7, 9))
     assert coordinator.read().start_offset == 7
+
+
+@pytest.mark.parametrize("updates_per_snapshot", [1, 500])
+def test_state_that_is_there_is_kept_where_a_member_wants_some(updates_per_snapshot: int) -> None:
+    """The group's coordinator may have died when offsets were about to be altered: it does not know then what there is.
+    To begin anew would deliver records again, or pass over those that nobody has got."""
+    coordinator = initialized(updates_per_snapshot)
+    coordinator.write(StateBatch(7, 9, 2, 1), start=6)
+    before = coordinator.read()
+    assert coordinator.ask(InitializeState(1, KEY, 3, -1, 9)) == StateReply()
+    assert coordinator.read() == replace(before, state_epoch=3)
+    assert coordinator.write(state_epoch=2).error is ErrorCode.FENCED_STATE_EPOCH
+    coordinator.write(StateBatch(6, 6, 2, 1), state_epoch=3, start=6)
+    assert coordinator.read().batches == (StateBatch(6, 9, 2, 1),)
 
 
 def test_writes_add_up() -> None:
