@@ -291,6 +291,27 @@ def test_a_group_whose_coordinator_died_when_offsets_were_altered_goes_on_where_
     run(check())
 
 
+def test_state_that_a_former_group_of_the_name_has_left_stops_no_member(tmp_path: Path) -> None:
+    """It may be made when the group is gone already; its epoch is later than those of the new group."""
+
+    async def check() -> None:
+        async with Brokers(str(tmp_path), SETTINGS) as brokers:
+            await brokers.start(0)
+            topic = Topic(brokers)
+            await topic.create()
+            made: list[Any] = []
+            requests = brokers.running[0].node.sharing.offsets._requests
+            left = InitializeState(0, ShareKey("g", topic.id, 0), 50, -1, 0)
+            requests.ask(left).on_complete(lambda outcome: made.append(outcome.result()))
+            await eventually(lambda: bool(made))
+            member = await Member(topic, "m").join()
+            await topic.produce(2)
+            assert await member.acquire() == [(0, 1, 1)]
+            assert await member.acknowledge((0, 1, 1)) == ErrorCode.NONE
+
+    run(check())
+
+
 def test_a_session_that_another_has_replaced_locks_nothing_more(tmp_path: Path) -> None:
     """Its connection may be half open for long: what its last fetch took nobody would get before the lock ends."""
 

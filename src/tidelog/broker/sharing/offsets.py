@@ -86,7 +86,8 @@ class ShareOffsets:
             there = {
                 key
                 for key, outcome in outcomes
-                if isinstance(outcome, StateReply) or key.partition in initialized.get(key.topic_id, ())
+                if _is_there(outcome, starts[key.topic_id, key.partition])
+                or key.partition in initialized.get(key.topic_id, ())
             }
             made, failed = _by_topic(there), _by_topic(key for key, _ in outcomes if key not in there)
             told: Deferred[ByKey] = Deferred()
@@ -222,6 +223,18 @@ class ShareOffsets:
         return gather([one(group) for group in groups]).then(
             lambda errors: {group: error for group, error in zip(groups, errors, strict=True) if error is not None}
         )
+
+
+def _is_there(outcome: Outcome, start: int) -> bool:
+    """Whether the partition has state, as far as `start` asks for more than that.
+
+    State of a later epoch, which fences the request, is either what this group has asked for since, of which its
+    coordinator knows, or was asked for by a former group of the name and made when that was gone. To ask again could
+    not get past it.
+    """
+    if isinstance(outcome, StateReply):
+        return True
+    return outcome.code is ErrorCode.FENCED_STATE_EPOCH and start == UNINITIALIZED_START
 
 
 def _by_topic(keys: Iterable[ShareKey]) -> Partitions:
