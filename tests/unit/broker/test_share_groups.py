@@ -19,6 +19,7 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicId
 from tidelog.protocol import messages
 from tidelog.quotas.entities import USER, Entity, QuotaKey
+from tidelog.storage.log import Log
 
 
 def test_members_take_records_one_by_one(tmp_path: Path) -> None:
@@ -255,6 +256,38 @@ def test_a_group_whose_offsets_could_not_be_altered_goes_on_where_it_was(tmp_pat
             assert answer.responses[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
             later = await Member(topic, "later").join()
             assert (await later.acquire())[0][0] == 5
+
+    run(check())
+
+
+def test_a_fetch_at_a_log_that_ends_in_a_gap_waits_for_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last record was compacted away, as Kafka once did it: there is nothing to read up to the high watermark."""
+    read = Log.read
+    reads: list[int] = []
+
+    def read_compacted(log: Log, offset: int, *args: Any, up_to_offset: int, **options: Any) -> Any:
+        if log.topic_partition.topic != "t" or offset != 1:
+            return read(log, offset, *args, up_to_offset=up_to_offset, **options)
+        reads.append(up_to_offset)
+        assert len(reads) < 20, "the same is read again and again"
+        return read(log, 2, *args, up_to_offset=up_to_offset, **options)
+
+    monkeypatch.setattr(Log, "read", read_compacted)
+
+    async def check() -> None:
+        async with Brokers(str(tmp_path), SETTINGS) as brokers:
+            await brokers.start(0)
+            topic = Topic(brokers)
+            await topic.create()
+            a = await Member(topic, "a").join()
+            await topic.produce(1)
+            assert await a.acquire() == [(0, 0, 1)]
+            assert await a.acknowledge((0, 0, 1)) == ErrorCode.NONE
+            await topic.produce(1)
+            nothing = await a.fetch(wait_ms=20)
+            assert (nothing.error_code, getattr(nothing, "acquired_records", [])) == (0, [])
+            await topic.produce(1)
+            assert await a.acquire() == [(2, 2, 1)]
 
     run(check())
 

@@ -163,7 +163,8 @@ class ShareFetch:
             if machine is None or led.is_reading or not led.is_current:
                 continue
             machine.start_moved(led.replica.log.log_start_offset)
-            if machine.can_acquire(led.limit(self._settings)):
+            limit = led.limit(self._settings)
+            if machine.can_acquire(limit) and led.nothing_at != (machine.next_fetch_offset, limit):
                 found.append((place, led))
         return found if self._records_max > 0 and not self._session.is_over else []
 
@@ -217,11 +218,12 @@ class ShareFetch:
             for _, led in ready:
                 led.is_reading = False
             try:
-                offsets = [offset for _, offset, _, _ in wanted]
-                for (place, led), result, offset, before in zip(
-                    ready, outcome.result(), offsets, truncations, strict=True
+                for (place, led), result, (_, offset, limit, _), before in zip(
+                    ready, outcome.result(), wanted, truncations, strict=True
                 ):
                     if led.is_current and led.replica.log.truncations == before and not self._is_abandoned:
+                        if isinstance(result, _Read) and not result.batches:
+                            led.nothing_at = (offset, limit)
                         self._acquire(place, led, offset, result)
             except Exception as error:  # Whatever it is, the request is answered with it.
                 self.answer.fail(error)

@@ -71,6 +71,7 @@ class LedSharePartition:
         "leader_epoch",
         "loaded",
         "machine",
+        "nothing_at",
         "replica",
         "state_epoch",
     )
@@ -93,6 +94,9 @@ class LedSharePartition:
         self.is_void = False
         self.bytes_per_record = 0.0
         """Of what was read last."""
+        self.nothing_at: tuple[int, int] | None = None
+        """(offset, limit) of a read that gave no batch: compaction may leave a gap at the end of a log. To read the
+        same again would give no more before the limit moves."""
         self._changes: list[Change] = []
         """To be written next."""
         self._answers: list[Deferred[None]] = []
