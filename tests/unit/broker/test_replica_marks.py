@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.unit.broker.several import Brokers, brokers_of, run
 from tests.waiting import eventually
 
 from tidelog.broker.cluster.replica_marks import ReplicaMarks
-from tidelog.metadata.operations import SetData
+from tidelog.metadata.operations import Operation, SetData
 from tidelog.metadata.replica_marks import (
     MARKS,
     ReplicaDamage,
@@ -20,6 +20,7 @@ from tidelog.metadata.replica_marks import (
 )
 from tidelog.metadata.znodes import PartitionState, encode_state, state_path
 from tidelog.model.identifiers import BrokerId, ControllerEpoch, LeaderEpoch, Offset, TopicPartition
+from tidelog.store.client import OperationResult
 
 T0 = TopicPartition("t", 0)
 LACKS_ITS_TAIL = ReplicaDamage(Offset(5), LeaderEpoch(0), Offset(9))
@@ -90,5 +91,31 @@ def test_a_controller_reads_a_mark_that_was_written_again(tmp_path: Path) -> Non
                 await eventually(
                     lambda damage=damage: controller.state.damaged_replicas(T0).get(BrokerId(1)) == damage, "it read"
                 )
+
+    run(check())
+
+
+def test_a_hole_is_told_though_a_controller_removes_the_earlier_mark_meanwhile(tmp_path: Path) -> None:
+    """The replica had come back into the ISR without that hole: taken for whole, it could be elected with it."""
+
+    async def check() -> None:
+        async with one_broker(tmp_path) as (brokers, told):
+            session = brokers.sessions[0]
+            told.report(T0, LACKS_ITS_TAIL)
+            await told.write(session)
+            carry_out, removals = session.multi, []
+
+            def overtaken(operations: Sequence[Operation]) -> Awaitable[Sequence[OperationResult]]:
+                if not removals:
+                    removals.append(session.delete(replica_mark_path(1, T0)))
+                return carry_out(operations)
+
+            session.multi = overtaken  # type: ignore[method-assign]
+            told.report(T0, HOLE)
+            await told.write(session)
+            await removals[0]
+            assert "1-t-0" in marks(brokers)
+            await told.write(session)
+            assert told.damaged == {T0: HOLE}
 
     run(check())

@@ -226,7 +226,7 @@ class ReplicaMarks:
                 await self._write_once(store)
                 return
             except NoNode:
-                # Another broker has removed the container, which was empty.
+                # Another broker has removed the container, which was empty, or the controller a mark.
                 continue
 
     async def _write_once(self, store: StoreClient) -> None:
@@ -258,10 +258,10 @@ class ReplicaMarks:
         if new:
             await results([store.create(MARKS)], NodeExists)
         await results([store.create(path, content) for path, content in new.items()], NodeExists)
-        # Made anew, not set: the controller watches which marks there are.
+        # Made anew, not set: the controller watches which marks there are. NoNode where it has removed one meanwhile,
+        # which said less than is known now.
         await results(
-            [store.multi([Delete(path), Create(path, encode_replica_mark(mark))]) for path, mark in changed.items()],
-            NoNode,
+            [store.multi([Delete(path), Create(path, encode_replica_mark(mark))]) for path, mark in changed.items()]
         )
         await results([store.delete(path) for path in gone], NoNode)
         self._written = wanted
