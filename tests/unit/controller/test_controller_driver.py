@@ -551,6 +551,26 @@ def test_a_write_that_fails_makes_it_load_anew() -> None:
     run(scenario)
 
 
+def test_a_topic_that_a_tool_makes_in_the_same_moment_is_led_where_the_tool_put_it() -> None:
+    """The states of the creation that was refused are not written: they would name replicas that it does not have."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        another, _ = await harness.broker(1)
+        tool = await LocalStore.connect(harness.store)
+        made = tool.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}')
+        outcomes = await driver.elections.serve(CreateTopics([NewTopic("t", assignment=[(0, [BrokerId(0)])])]))
+        await made
+        assert outcomes[0].error is ErrorCode.TOPIC_ALREADY_EXISTS
+        await eventually(lambda: harness.store.tree.exists(znodes.state_path("t", 0)) is not None)
+        state = znodes.decode_state("t", 0, harness.store.tree.get(znodes.state_path("t", 0))[0])
+        assert (state.leader, state.isr) == (1, (1,))
+        for each in (tool, driver, another):
+            await each.close()
+
+    run(scenario)
+
+
 def test_partitions_that_a_tool_adds_while_the_controller_writes_stay() -> None:
     """A tool of 2.2 adds a partition, and leaves out the id; it adds another one while the id is written back."""
     path = znodes.topic_path("t")

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -344,17 +345,24 @@ class Term:
         pending = self._pending.get(request_id)
         return pending is None or not isinstance(pending.request, ANSWERED_WHEN_DURABLE)
 
-    async def _commit(self, writes: Iterable[Write]) -> None:
-        """Makes the writes durable: many multis under way at once, in order. Raises the first refusal."""
-        commit = Commit(self._store, list(self._multis(writes)))
-        try:
-            await commit.run()
-        except BaseException as error:
-            for pending in self._being_written:
-                pending.may_have_happened |= commit.may_have_happened
-            if isinstance(error, BadVersion | NoNode) and error.path == CONTROLLER_EPOCH:
-                raise Deposed from error
-            raise
+    async def _commit(self, writes: Sequence[Write]) -> None:
+        """Makes the writes durable: many multis under way at once, in order. Raises the first refusal.
+
+        What has no fence is durable before the rest is sent: another client may make the same topic in that moment,
+        and the states of the one that was refused would be those of its partitions.
+        """
+        has_begun = False
+        for _, portion in itertools.groupby(writes, lambda write: write.fence):
+            commit = Commit(self._store, list(self._multis(portion)))
+            try:
+                await commit.run()
+            except BaseException as error:
+                for pending in self._being_written:
+                    pending.may_have_happened |= has_begun or commit.may_have_happened
+                if isinstance(error, BadVersion | NoNode) and error.path == CONTROLLER_EPOCH:
+                    raise Deposed from error
+                raise
+            has_begun = True
 
     def _multis(self, writes: Iterable[Write]) -> Iterable[list[Operation]]:
         """Packs neighbouring writes with the same fence together, within the bounds."""
