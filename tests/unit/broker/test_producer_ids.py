@@ -62,6 +62,26 @@ def test_under_pressure_each_waits_for_its_turn(broker: Broker) -> None:
     assert decoded(broker, ask(broker)).error_code == 0
 
 
+def test_who_asks_as_a_block_ends_is_answered_too(broker: Broker) -> None:
+    """An answer lets a connection read on, and the next request for an id comes while the others are answered."""
+    blocks: list[Deferred[ProducerIdBlock]] = []
+
+    def allocate(event: Any) -> Deferred[ProducerIdBlock]:
+        blocks.append(Deferred())
+        return blocks[-1]
+
+    broker.controller.submit = allocate  # type: ignore[method-assign]
+    ids = broker.node.producer_ids
+    first, second = ids.take(), ids.take()
+    late: list[Deferred[ProducerId]] = []
+    first.on_complete(lambda _: late.append(ids.take()))
+    blocks[0].complete(ProducerIdBlock(ProducerId(0), 1))
+    for number, block in enumerate(blocks[1:], start=1):
+        block.complete(ProducerIdBlock(ProducerId(10 * number), 2))
+    assert [each.done for each in (first, second, *late)] == [True, True, True]
+    assert len(blocks) == 2, "one block is asked for at a time"
+
+
 def send(broker: Broker, producer_id: int, sequence: int = 0) -> int:
     """The error code of a batch."""
     answer = broker.produce("t", producer_id=producer_id, producer_epoch=0, base_sequence=sequence)

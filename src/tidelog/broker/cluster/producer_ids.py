@@ -7,6 +7,7 @@ client waits for its answer meanwhile.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.deferred import Deferred
@@ -36,7 +37,9 @@ class ProducerIds:
         self._controller = controller
         self._next = 0
         self._end = 0
-        self._waiting: list[Deferred[ProducerId]] = []
+        self._waiting: deque[Deferred[ProducerId]] = deque()
+        self._is_asking = False
+        """Whether a block is on its way."""
         self._free_ms = 0.0
         """When the next id may be given out where that is slowed down, monotonic."""
 
@@ -50,8 +53,7 @@ class ProducerIds:
             taken.fail(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Too many producers wait for an id."))
             return taken
         self._waiting.append(taken)
-        if len(self._waiting) == 1:
-            self._allocate()
+        self._allocate()
         return taken
 
     def take_in_turn(self, producers_max: int) -> Deferred[ProducerId]:
@@ -71,24 +73,26 @@ class ProducerIds:
         return taken
 
     def _allocate(self) -> None:
-        request = AllocateProducerIds(self._broker_id, self._environment.broker_epoch)
-        self._controller.submit(request).on_complete(self._allocated)
+        if not self._is_asking:
+            self._is_asking = True
+            request = AllocateProducerIds(self._broker_id, self._environment.broker_epoch)
+            self._controller.submit(request).on_complete(self._allocated)
 
     def _allocated(self, outcome: Deferred[ProducerIdBlock]) -> None:
-        waiting, self._waiting = self._waiting, []
+        self._is_asking = False
         try:
             block = outcome.result()
         except KafkaError as error:
+            waiting, self._waiting = self._waiting, deque()
             for taken in waiting:
                 reason = f"No producer ids from the controller: {error}"
                 taken.fail(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reason))
             return
         self._next, self._end = block.first, block.first + block.length
-        for index, taken in enumerate(waiting):
-            if self._next >= self._end:
-                # More waited than one block has; the last requests wait for the next block.
-                self._waiting = waiting[index:]
-                self._allocate()
-                return
+        # Upon an id that is given out another may be asked for, which waits behind the others.
+        while self._waiting and self._next < self._end:
             self._next += 1
-            taken.complete(ProducerId(self._next - 1))
+            self._waiting.popleft().complete(ProducerId(self._next - 1))
+        if self._waiting:
+            # More waited than one block has; the last requests wait for the next block.
+            self._allocate()
