@@ -20,6 +20,11 @@ class StoreError(Exception):
         self.path = path
         self.index = index
 
+    @property
+    def is_the_stores(self) -> bool:
+        """Whether it says nothing of what was asked: the store is overloaded, or fails within. Another try may do."""
+        return type(self) is StoreError
+
 
 class ConnectionLoss(StoreError):
     """The connection broke while the request was under way: it may or may not have been carried out. Read back."""

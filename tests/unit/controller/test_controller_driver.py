@@ -32,9 +32,9 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerEpoch, BrokerId, ControllerEpoch, format_topic_id
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
-from tidelog.store.client import Created, OperationResult, SessionState, Stat
+from tidelog.store.client import Created, OperationResult, SessionState, Stat, Watch
 from tidelog.store.embedded import EmbeddedStore
-from tidelog.store.errors import SessionExpired
+from tidelog.store.errors import SessionExpired, StoreError
 from tidelog.store.local import LocalStore
 from tidelog.store.persistence import MemoryPersistence
 
@@ -828,6 +828,43 @@ def test_a_session_that_was_given_its_timeout_again_is_waited_for() -> None:
         await first.close()
         assert await joining > first.broker_epoch
         await again.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("code", ["-1", "-127"])
+def test_a_store_that_is_overloaded_ends_no_broker(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    """ZooKeeper's errors without a meaning for one node pass: all brokers would stop at once, where they race."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, session = await harness.broker(0)
+        answer, refused = session.get, []
+
+        def get(path: str, watch: Watch | None = None) -> Awaitable[tuple[bytes | None, Stat]]:
+            if path == znodes.CONTROLLER and not refused:
+                refused.append(path)
+                failed: asyncio.Future[tuple[bytes | None, Stat]] = asyncio.get_running_loop().create_future()
+                failed.set_exception(StoreError(path, f"ZooKeeper's error {code}"))
+                return failed
+            return answer(path, watch)
+
+        monkeypatch.setattr(session, "get", get)
+        await session.delete(znodes.CONTROLLER)
+        await eventually(lambda: bool(refused) and (driver.elections.is_controller or bool(harness.failures)))
+        await eventually(lambda: harness.store.tree.exists(znodes.CONTROLLER) is not None or bool(harness.failures))
+        assert harness.failures == []
+        write, written = [StoreError("/tidelog_marks", f"ZooKeeper's error {code}")], asyncio.Event()
+
+        async def write_marks(store: object) -> None:
+            if write:
+                raise write.pop()
+            written.set()
+
+        driver._write_marks = write_marks
+        driver.marks_changed()
+        await eventually(lambda: written.is_set() or bool(harness.failures))
+        assert harness.failures == []
+        await driver.close()
 
     run(scenario)
 

@@ -223,7 +223,9 @@ class ControllerDriver:
             try:
                 await self._write_marks(self._store)
                 return
-            except (ConnectionLoss, SessionExpired, StoreClosed):
+            except StoreError as error:
+                if not isinstance(error, ConnectionLoss | SessionExpired | StoreClosed) and not error.is_the_stores:
+                    raise
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)
 
     async def read_configs(self, resources: Iterable[ConfigResource]) -> dict[ConfigResource, Mapping[str, str]]:

@@ -28,7 +28,15 @@ from tidelog.model.identifiers import NO_LEADER, BrokerId, ControllerEpoch, Topi
 from tidelog.ports.clock import Clock
 from tidelog.ports.random import Random
 from tidelog.store.client import SessionState, StoreClient, WatchEvent
-from tidelog.store.errors import BadVersion, ConnectionLoss, NodeExists, NoNode, SessionExpired, StoreClosed
+from tidelog.store.errors import (
+    BadVersion,
+    ConnectionLoss,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    StoreClosed,
+    StoreError,
+)
 
 R = TypeVar("R")
 
@@ -214,18 +222,18 @@ class Elections:
                 # What was written may be there or not: it is read back.
                 self._election_due = True
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)
-            except (BadVersion, NodeExists, NoNode) as error:
-                logger.warning(
-                    "nodes of the controller were written by another client, reading them again: reason=%s", error
-                )
-                self._election_due = True
-                await asyncio.sleep(RETRY_DELAY_MS / 1000)
             except (SessionExpired, StoreClosed):
                 self.end_term()
                 if store is not self._store():
                     # The next session is here already, and its turn was asked for meanwhile.
                     continue
                 return
+            except StoreError as error:
+                if not isinstance(error, BadVersion | NodeExists | NoNode) and not error.is_the_stores:
+                    raise
+                logger.warning("nodes of the controller are read again: reason=%s", error)
+                self._election_due = True
+                await asyncio.sleep(RETRY_DELAY_MS / 1000)
 
     async def _settle_controller(self, store: StoreClient) -> None:
         try:
