@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,8 +21,9 @@ from tidelog.metadata.image import CLUSTER_DEFAULT, ConfigResource, ConfigResour
 from tidelog.metadata.operations import Create, Delete, SetData
 from tidelog.metadata.znodes import CONFIG_CHANGE_PREFIX, config_path, encode_config, encode_config_change, entity_path
 from tidelog.ports.real import SystemRandom
+from tidelog.store.client import Stat, Watch
 from tidelog.store.embedded import EmbeddedStore
-from tidelog.store.errors import ConnectionLoss
+from tidelog.store.errors import ConnectionLoss, StoreError
 from tidelog.store.local import LocalStore
 from tidelog.store.persistence import MemoryPersistence
 
@@ -255,6 +256,32 @@ def test_a_container_of_notifications_that_is_removed_is_made_again() -> None:
         await world.set(T, a="2")
         await world.notify(T)
         await eventually(lambda: world.told == [(T, {"a": "2"})])
+
+    in_a_world(scenario)
+
+
+def test_notifications_are_followed_after_an_error_of_the_stores_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An overloaded ZooKeeper has set no watch: what is altered later would be heard of with the next session."""
+
+    async def scenario(world: World) -> None:
+        client = await LocalStore.connect(world.store)
+        session = ConfigChanges(client, world.known, lambda resource, values: world.told.append((resource, values)))
+        await session.follow()
+        answer, refused = client.children, []
+
+        def children(path: str, watch: Watch | None = None) -> Awaitable[tuple[Sequence[str], Stat]]:
+            if path == "/config/changes" and not refused:
+                refused.append(path)
+                failed: asyncio.Future[tuple[Sequence[str], Stat]] = asyncio.get_running_loop().create_future()
+                failed.set_exception(StoreError(path, "ZooKeeper's error -127"))
+                return failed
+            return answer(path, watch)
+
+        monkeypatch.setattr(client, "children", children)
+        await world.set(T, a="1")
+        await world.notify(T)
+        await eventually(lambda: bool(refused))
+        await eventually(lambda: (T, {"a": "1"}) in world.told)
 
     in_a_world(scenario)
 

@@ -259,6 +259,10 @@ class ConfigChanges:
                 return
             except StoreError as error:
                 logger.warning("settings notifications not read: reason=%s", error)
+                if error.is_the_stores:
+                    # Nor is there a watch, perhaps.
+                    self._again = True
+                    await asyncio.sleep(RETRY_DELAY_MS / 1000)
 
     async def _read_new_changes(self) -> None:
         names, stat = await self._children_of_changes()
