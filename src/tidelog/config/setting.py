@@ -228,8 +228,9 @@ class RegularExpression:
 
 _BITS: Final = {Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
-# Java's Double.parseDouble takes a trailing f or d and names for what is not finite.
-_DOUBLE: Final = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?|NaN|Infinity)", re.ASCII)
+# Java's Double.parseDouble takes a trailing f or d and names for what is not finite; its NaN, which is within no bounds
+# and equals nothing, no setting can mean.
+_DOUBLE: Final = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?|Infinity)", re.ASCII)
 _COMMA: Final = re.compile(r"\s*,\s*")
 
 
@@ -282,7 +283,7 @@ class Setting:
             case Type.DOUBLE:
                 if not _DOUBLE.fullmatch(trimmed):
                     raise InvalidValue(self.name, text, f"Not a number of type {self.type.name}")
-                return float(trimmed if trimmed.endswith(("Infinity", "NaN")) else trimmed.rstrip("fFdD"))
+                return float(trimmed if trimmed.endswith("Infinity") else trimmed.rstrip("fFdD"))
             case Type.LIST:
                 # A member that comes twice counts once, as in Kafka 4.
                 return tuple(dict.fromkeys(_COMMA.split(trimmed))) if trimmed else ()

@@ -213,6 +213,8 @@ def test_invalid_changes_in_the_store_are_left_out() -> None:
     assert config.set_dynamic({"log.retention.ms": "soon", "nonsense": "1", "log.dirs": "/x"}, {}) == frozenset()
     assert config.set_dynamic({"max.connections.per.ip.overrides": "10.0.0.1"}, {}) == frozenset()
     assert config.max_connections_per_ip_overrides == {}
+    for name, text in (("log.cleaner.io.max.bytes.per.second", "NaN"), ("log.cleaner.io.buffer.load.factor", "-1")):
+        assert config.set_dynamic({name: text}, {}) == frozenset(), "the cleaner could not go by it"
 
 
 def test_a_change_for_one_listener_is_told() -> None:

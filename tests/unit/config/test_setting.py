@@ -63,6 +63,11 @@ def test_texts_that_kafka_takes(name: str, text: str, value: Value) -> None:
         ("retention.ms", "1_000", "Invalid value 1_000 for configuration retention.ms: Not a number of type LONG"),
         ("retention.ms", "٣", "Invalid value ٣ for configuration retention.ms: Not a number of type LONG"),
         (
+            "min.cleanable.dirty.ratio",
+            "NaN",
+            "Invalid value NaN for configuration min.cleanable.dirty.ratio: Not a number of type DOUBLE",
+        ),
+        (
             "preallocate",
             "maybe",
             "Invalid value maybe for configuration preallocate: Expected value to be either true or false",

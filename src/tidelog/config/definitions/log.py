@@ -52,7 +52,7 @@ log.cleaner.backoff.ms | long | 15000 | [0,...] | cluster-wide |
     Cleaner: how long it rests when there is nothing to clean.
 log.cleaner.dedupe.buffer.size | long | 134217728 | | cluster-wide |
     Cleaner: memory that the keys' map may take; 24 bytes a key.
-log.cleaner.io.buffer.load.factor | double | 0.9 | | cluster-wide | Cleaner: how full the keys' map may get.
+log.cleaner.io.buffer.load.factor | double | 0.9 | [0,...,1] | cluster-wide | Cleaner: how full the keys' map may get.
 log.cleaner.io.buffer.size | int | 524288 | [0,...] | cluster-wide |
     Cleaner: memory for reading and writing, half of it for each; a larger batch takes what it needs.
 log.cleaner.io.max.bytes.per.second | double | DOUBLE_MAX | | cluster-wide |
