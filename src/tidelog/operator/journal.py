@@ -157,11 +157,14 @@ class JournalFiles:
 
     def take_wish(self) -> Asked | None:
         """The wish, if there is one; it is gone then. OSError; DocumentError."""
+        # Under another name it is this process's alone: one that is asked for meanwhile stays.
+        taken = self._wish.with_suffix(".taken")
         try:
-            text = self._wish.read_bytes()
+            self._wish.replace(taken)
         except FileNotFoundError:
             return None
-        self._wish.unlink()
+        text = taken.read_bytes()
+        taken.unlink()
         fields = parse(text, "a wish")
         return Asked(_member(Wish, fields, "wish"), fields.optional_integer("throttle"))
 

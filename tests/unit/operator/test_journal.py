@@ -119,6 +119,24 @@ def test_a_wish_is_taken_once(tmp_path: Path) -> None:
     assert (files.has_wish(), files.take_wish()) == (False, None)
 
 
+def test_a_wish_that_comes_while_another_is_taken_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pause was asked for, and is read as the cancellation comes."""
+    files, other = JournalFiles(tmp_path, "c"), JournalFiles(tmp_path, "c")
+    files.ask(Asked(Wish.PAUSE))
+    read = Path.read_bytes
+
+    def overtaken(path: Path) -> bytes:
+        found = read(path)
+        other.ask(Asked(Wish.CANCEL))
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", overtaken)
+        assert files.take_wish() == Asked(Wish.PAUSE)
+    assert files.take_wish() == Asked(Wish.CANCEL)
+    assert files.take_wish() is None
+
+
 def test_the_folder_is_that_of_xdg() -> None:
     """An absolute one; otherwise the user's own."""
     assert default_folder({"XDG_STATE_HOME": "/s"}) == Path("/s/tidelog")
