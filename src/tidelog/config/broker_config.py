@@ -317,7 +317,7 @@ class BrokerConfig:
         """Connections by host or address."""
         text = cast(str, self.values["max.connections.per.ip.overrides"])
         pairs = (part.rpartition(":") for part in text.split(",") if part.strip())
-        return {host.strip(): int(count) for host, _, count in pairs}
+        return {_as_the_system_writes(host.strip()): int(count) for host, _, count in pairs}
 
     def warnings(self) -> list[str]:
         """What was set but has no effect here, a sentence each: to be logged once, at the start."""
@@ -414,6 +414,18 @@ class BrokerConfig:
                 shown = None if setting.is_sensitive else render(setting.default)
                 found.append(Synonym(synonym, shown, Source.DEFAULT))
         return found
+
+
+def _as_the_system_writes(host: str) -> str:
+    """An address as connections have it: IPv6 without brackets, in small letters, shortened. A name stays."""
+    if ":" not in host:
+        return host
+    import ipaddress  # A millisecond of every start, for what few set.
+
+    try:
+        return str(ipaddress.ip_address(host.removeprefix("[").removesuffix("]")))
+    except ValueError:
+        return host
 
 
 def _text(value: object) -> str:

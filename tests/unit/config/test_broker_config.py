@@ -313,3 +313,9 @@ def test_ipv6_listeners() -> None:
     config = BrokerConfig.from_mapping({"listeners": "PLAINTEXT://[::1]:9092"})
     assert config.listeners == [Listener("PLAINTEXT", "PLAINTEXT", "::1", 9092)]
     assert str(config.listeners[0]) == "PLAINTEXT://[::1]:9092"
+
+
+def test_connections_of_ipv6_addresses() -> None:
+    """However an address is written, connections come from the one that the system names."""
+    config = BrokerConfig.from_mapping({"max.connections.per.ip.overrides": "[::1]:5,2001:DB8:0::1:7,10.0.0.1:3,h:2"})
+    assert config.max_connections_per_ip_overrides == {"::1": 5, "2001:db8::1": 7, "10.0.0.1": 3, "h": 2}
