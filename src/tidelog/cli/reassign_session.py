@@ -97,7 +97,11 @@ class Session:
             raise Refused([str(error), "what is under way goes on: see `tidelog reassign status`"]) from None
 
     def tidy(self) -> None:
-        """Removes throttles that a killed run has left, where nothing of it is under way."""
+        """Removes throttles that a killed run has left, where nothing of it is under way; for who has the lock.
+
+        The journal is read again: the run may have ended since, and another one, which it would be written over.
+        """
+        self.reload()
         try:
             self.cluster.run(self.execution.tidy())
         except (KafkaError, ClientError) as error:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from tidelog.cli.reassign_output import Display
-from tidelog.cli.reassign_session import here_or_asked
-from tidelog.operator.journal import Asked, JournalFiles, Wish
+from tidelog.cli.reassign_session import Session, here_or_asked
+from tidelog.operator.journal import Asked, Journal, JournalFiles, Run, RunKind, RunStatus, Wish
 from tidelog.operator.surroundings import Sight, Stage
+from tidelog.placement.plan.plan import Move, Plan
 
 
 @pytest.mark.parametrize("wish", [Wish.CANCEL, Wish.PAUSE])
@@ -24,6 +25,27 @@ def test_what_was_asked_of_a_process_that_has_ended_is_not_for_the_next_one(tmp_
     found: list[Asked | None] = []
     asked = here_or_asked(session, lambda: found.append(files.take_wish()), Asked(Wish.RESUME), lambda run: True, 1.0)
     assert (asked, found) == (False, [None])
+
+
+def test_a_command_that_looks_tidies_by_the_journal_as_it_is(tmp_path: Path) -> None:
+    """The run has ended, and another one, between the command's start and its turn: they must not be forgotten."""
+    files = JournalFiles(tmp_path, "c")
+    plan = Plan.of([Move("t", 0, (0,), (1,), (None,), (None,))])
+    files.save(Journal(Run(RunKind.RUN, plan), broker_throttles={(0, "leader.replication.throttled.rate"): ("7",)}))
+    asked: list[object] = []
+
+    def run(operation: Any) -> None:
+        """Tells of what the cluster is asked, and that all went well."""
+        with pytest.raises(StopIteration):
+            asked.append(next(operation))
+
+    cluster: Any = SimpleNamespace(routing=SimpleNamespace(now=lambda: 0.0), run=run)
+    session = Session(cluster, files, Display(quiet=True), 1.0)
+    ended = Journal(Run(RunKind.RUN, plan, RunStatus.DONE, ended_at_ms=1))
+    files.save(ended)
+    session.tidy()
+    assert asked == []
+    assert (session.journal(), files.load()) == (ended, ended)
 
 
 def test_a_run_goes_on_where_nobody_reads_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
