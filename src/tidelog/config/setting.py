@@ -198,7 +198,7 @@ class CountsByHost:
     def check(self, name: str, value: Value) -> None:
         for pair in filter(None, (part.strip() for part in str(value).split(","))):
             host, _, count = pair.rpartition(":")
-            if not host or not count.isdecimal():
+            if not host or not re.fullmatch("[0-9]{1,10}", count):
                 raise InvalidValue(name, value, f"'{pair}' is not host:count")
 
     def __str__(self) -> str:

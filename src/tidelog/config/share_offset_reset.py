@@ -14,6 +14,9 @@ _DURATION: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 
+DURATION_MS_MAX: Final = 1 << 61
+"""Of each part: 73 million years. Of more digits no float is made, and no time in 64 bits."""
+
 
 class Reset(NamedTuple):
     """A value of the setting."""
@@ -33,8 +36,11 @@ def parse_reset(text: str) -> Reset:
     if strategy != BY_DURATION or not colon or match is None or not any(match.groups()):
         raise ValueError(text)
     days, hours, minutes, seconds = (match[unit] or "0" for unit in "dhms")
-    whole_s = (int(days) * 24 + int(hours)) * 3600 + int(minutes) * 60
-    return Reset(BY_DURATION, whole_s * 1000 + int(float(seconds) * 1000))
+    whole_ms = ((int(days) * 24 + int(hours)) * 3600 + int(minutes) * 60) * 1000
+    rest_ms = float(seconds) * 1000
+    if max(whole_ms, rest_ms) > DURATION_MS_MAX:
+        raise ValueError(text)
+    return Reset(BY_DURATION, whole_ms + int(rest_ms))
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,6 +212,7 @@ def test_invalid_changes_in_the_store_are_left_out() -> None:
     config = BrokerConfig()
     assert config.set_dynamic({"log.retention.ms": "soon", "nonsense": "1", "log.dirs": "/x"}, {}) == frozenset()
     assert config.set_dynamic({"max.connections.per.ip.overrides": "10.0.0.1"}, {}) == frozenset()
+    assert config.set_dynamic({"max.connections.per.ip.overrides": f"10.0.0.1:{'9' * 5000}"}, {}) == frozenset()
     assert config.max_connections_per_ip_overrides == {}
     for name, text in (("log.cleaner.io.max.bytes.per.second", "NaN"), ("log.cleaner.io.buffer.load.factor", "-1")):
         assert config.set_dynamic({name: text}, {}) == frozenset(), "the cleaner could not go by it"

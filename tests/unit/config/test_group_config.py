@@ -42,6 +42,13 @@ def test_bounds_are_included(name: str, value: str) -> None:
     group_config.validate({name: value}, KAFKAS)
 
 
+@pytest.mark.parametrize("duration", [f"PT{'9' * 400}S", f"P{'9' * 400}D", f"PT{'9' * 5000}H", f"PT{2**63 - 1}S"])
+def test_a_duration_that_is_no_number_is_refused(duration: str) -> None:
+    """A client sets it: another exception would stop the controller, and the next one, which is asked again."""
+    with pytest.raises(InvalidGroupConfig, match="of the format"):
+        group_config.validate({"share.auto.offset.reset": f"by_duration:{duration}"}, KAFKAS)
+
+
 @pytest.mark.parametrize(
     ("overrides", "limits", "message"),
     [
