@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from tidelog.config import broker_config, client_metrics_config, group_config, registry, topic_config
 from tidelog.config.setting import Setting, Type
@@ -26,6 +27,10 @@ from tidelog.metadata.znodes import (
     entity_path,
 )
 from tidelog.model.errors import ErrorCode, KafkaError
+
+SETTINGS_SIZE_MAX: Final = 1_000_000
+"""Bytes of a resource's settings in the store, with its path twice, since the notification names it again. ZooKeeper
+cuts the connection over a request above 1 MiB (jute.maxbuffer), and would at each further attempt."""
 
 
 def parse_topic_overrides(configs: Sequence[tuple[str, str | None]]) -> dict[str, str]:
@@ -50,6 +55,7 @@ def alter_configs(turn: ControllerTurn, request: AlterConfigs) -> list[ConfigOut
             _check_readable(turn, item)
             values = new_values(turn.state.image.configs.get(item.resource, {}), item)
             _validate(turn, item.resource, values, _touched(item))
+            check_size(item.resource, values)
         except KafkaError as error:
             outcomes.append(ConfigOutcome(item.resource, error.code, error.message))
             continue
@@ -149,6 +155,16 @@ def new_values(current: Mapping[str, str], item: ReplaceConfigs | ChangeConfigs)
                         members.append(member)
                 values[change.name] = ",".join(members)
     return values
+
+
+def check_size(resource: ConfigResource, values: Mapping[str, str]) -> None:
+    """KafkaError INVALID_CONFIG: the store does not take so large a node."""
+    size = 2 * len(config_path(resource).encode()) + len(encode_config(values))
+    if size > SETTINGS_SIZE_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Settings of this size ({size} bytes) are not kept: the metadata store takes {SETTINGS_SIZE_MAX}.",
+        )
 
 
 def _members(resource: ConfigResource, name: str, operation: AlterOperation, current: str | None) -> list[str]:

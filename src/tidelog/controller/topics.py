@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from tidelog.controller.configs import parse_topic_overrides
+from tidelog.controller.configs import check_size, parse_topic_overrides
 from tidelog.controller.cordons import is_cordoned
 from tidelog.controller.elections import create_partitions
 from tidelog.controller.events import TopicNode, TopicsChanged
@@ -89,6 +89,7 @@ def create_topics(turn: ControllerTurn, request: CreateTopics) -> list[CreatedTo
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             _check_name(turn, topic.name, collisions)
             overrides = parse_topic_overrides(topic.configs)
+            check_size(ConfigResource(ConfigResourceType.TOPIC, topic.name), overrides)
             assignment = _assignment_of(turn, topic)
             new_partitions += len(assignment)
             _check_count(new_partitions)

@@ -832,6 +832,36 @@ def test_a_session_that_was_given_its_timeout_again_is_waited_for() -> None:
     run(scenario)
 
 
+def test_settings_that_are_too_large_for_the_store_are_refused() -> None:
+    """ZooKeeper cuts the connection over more than 1 MiB, at each attempt: the controller would try for ever."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, session = await harness.broker(0)
+        await driver.elections.serve(CreateTopics([NewTopic("api", 1, 1)]))
+        carry_out = session.multi
+
+        def cut(operations: Sequence[Operation]) -> Awaitable[Sequence[OperationResult]]:
+            sizes = [len(each.path) + len(getattr(each, "data", None) or b"") for each in operations]
+            assert sum(sizes) < 1 << 20
+            return carry_out(operations)
+
+        session.multi = cut  # type: ignore[method-assign]
+        blanks = " " * (1 << 20)
+        change = ConfigChange("flush.ms", AlterOperation.SET, f"{blanks}1")
+        alterations = [ChangeConfigs(resource, [change]) for resource in (T,)]
+        session_ms = ConfigChange("consumer.session.timeout.ms", AlterOperation.SET, "45000")
+        group = ConfigResource(ConfigResourceType.GROUP, "g" * (1 << 19))
+        alterations.append(ChangeConfigs(group, [session_ms]))
+        altered = await driver.elections.serve(AlterConfigs(alterations))
+        assert [each.error for each in altered] == [ErrorCode.INVALID_CONFIG] * 2
+        made = await driver.elections.serve(CreateTopics([NewTopic("t", 1, 1, configs=[("flush.ms", f"{blanks}1")])]))
+        assert [each.error for each in made] == [ErrorCode.INVALID_CONFIG]
+        assert harness.store.tree.exists("/brokers/topics/t") is None
+        await driver.close()
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("code", ["-1", "-127"])
 def test_a_store_that_is_overloaded_ends_no_broker(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     """ZooKeeper's errors without a meaning for one node pass: all brokers would stop at once, where they race."""
