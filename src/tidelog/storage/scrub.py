@@ -189,8 +189,11 @@ class Scrub:
         return None
 
     def due_ms(self, interval_ms: int) -> int:
-        """Wall time at which the next pass begins, where none is under way."""
-        return min((each.last_began_ms or 0) + interval_ms for each in self.directories)
+        """Wall time at which the next pass begins, where none is under way; directories that are offline have none."""
+        online = [each for each in self.directories if each.directory.failure is None]
+        return min(
+            ((each.last_began_ms or 0) + interval_ms for each in online), default=self._clock.wall_ms() + interval_ms
+        )
 
     def _task(self, scrub: DirectoryScrub, interval_ms: int) -> DiskTask | None:
         now_ms = self._clock.wall_ms()

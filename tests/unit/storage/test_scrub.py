@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -169,3 +170,16 @@ def test_a_segment_that_is_cut_is_read_from_its_beginning(
     run(scrub)
     assert found(manager) == []
     assert scrub.directories[0].rotten == 0
+
+
+def test_a_directory_that_is_offline_makes_no_pass_due(tmp_path: Path) -> None:
+    """Its own would begin as soon as possible, for ever: the timer of the scrub would never rest."""
+    clock = StandingClock()
+    manager = open_manager(tmp_path / "a", tmp_path / "b", clock=clock)
+    manager.directories[1].failed(OSError(errno.EIO, "no"), "reading")
+    scrub = scrub_of(manager, clock)
+    run(scrub)
+    assert scrub.next_task(INTERVAL_MS) is None
+    assert scrub.due_ms(INTERVAL_MS) == clock.now_ms + INTERVAL_MS
+    manager.directories[0].failed(OSError(errno.EIO, "no"), "reading")
+    assert scrub.due_ms(INTERVAL_MS) == clock.now_ms + INTERVAL_MS
