@@ -215,7 +215,8 @@ class Scrub:
 
         def finish(error: OSError | None) -> None:
             if error is not None:
-                scrub.directory.failed(error, "writing the scrub's checkpoint")
+                # Where it only fails alone the next one is written in its time; a crash repeats a little more.
+                scrub.directory.task_failed(error, "writing the scrub's checkpoint")
 
         return SimpleTask("checkpoint of the scrub", lambda: replace_file(self._disk, path, content), finish)
 

@@ -6,7 +6,7 @@ import errno
 from pathlib import Path
 
 import pytest
-from tests.unit.storage.support import NOW_MS, TP, StandingClock, batch, open_manager
+from tests.unit.storage.support import NOW_MS, TP, FaultyDisk, StandingClock, batch, open_manager
 from tests.unit.storage.test_rot import flip
 
 from tidelog.model.identifiers import TopicPartition
@@ -183,3 +183,16 @@ def test_a_directory_that_is_offline_makes_no_pass_due(tmp_path: Path) -> None:
     assert scrub.due_ms(INTERVAL_MS) == clock.now_ms + INTERVAL_MS
     manager.directories[0].failed(OSError(errno.EIO, "no"), "reading")
     assert scrub.due_ms(INTERVAL_MS) == clock.now_ms + INTERVAL_MS
+
+
+def test_a_checkpoint_without_a_descriptor_leaves_the_directory_online(tmp_path: Path) -> None:
+    """It was not written, and nothing is broken; what the device refuses still takes the directory offline."""
+    clock, disk = StandingClock(), FaultyDisk()
+    manager = filled(tmp_path, clock)
+    scrub = Scrub(disk, clock, manager.directories)
+    for code, online in ((errno.EMFILE, [str(tmp_path)]), (errno.EIO, [])):
+        run(scrub, 2)
+        clock.now_ms += CHECKPOINT_MS
+        disk.fail("open", SCRUB_CHECKPOINT, code)
+        assert run(scrub, 1) == ["DiskTask(checkpoint of the scrub)"]
+        assert manager.online_directories == online
