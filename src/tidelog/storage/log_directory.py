@@ -159,11 +159,9 @@ class LogDirectory:
         logger.error("log_directory_offline: path=%s while=%r error=%s", self._path, what, error)
         for log in list(self.logs.values()):
             log.release_files()
-        self.flush_requests.clear()
-        self.flush_retries.clear()
-        self.truncations.clear()
-        self.changes.clear()
-        self.pending_deletions.clear()
+        # Replaced, not emptied: the logs' owner may be going through one just now.
+        self.flush_requests, self.flush_retries, self.truncations, self.changes = {}, {}, {}, {}
+        self.pending_deletions = []
         self._on_failure(self)
 
     def task_failed(self, error: OSError, what: str) -> bool:
@@ -211,7 +209,7 @@ class LogDirectory:
         """The logs whose flush is to be tried again by now, once."""
         due = [name for name, due_ms in self.flush_retries.items() if due_ms <= now_ms]
         for name in due:
-            del self.flush_retries[name]
+            self.flush_retries.pop(name, None)
         return [self.logs[name] for name in due if name in self.logs]
 
     def truncated(self, topic_partition: TopicPartition) -> None:

@@ -242,7 +242,8 @@ class LogMaintenance:
                     _finish_steps(log)
                 since, flush_ms = log.unflushed_since_ms, log.config.flush_ms
                 if log.is_clean:
-                    del directory.changes[log.topic_partition]
+                    # The log before it may have taken the directory offline, which has forgotten all of them then.
+                    directory.changes.pop(log.topic_partition, None)
                     log.settled()
                 elif flush_ms != LONG_MAX and since is not None and now_ms - since >= flush_ms:
                     task = _flush(log)

@@ -6,12 +6,14 @@ import errno
 from pathlib import Path
 
 import pytest
-from tests.unit.storage.support import TP, FaultyDisk, StandingClock, fill, open_log
+from tests.unit.storage.support import TP, FaultyDisk, StandingClock, fill, open_log, open_manager
 
+from tidelog.model.identifiers import TopicPartition
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_directory import FLUSH_RETRY_MS
 from tidelog.storage.log_manager import LogManager
 from tidelog.storage.segment import Segment
+from tidelog.storage.tasks import run_now
 
 SCARCE = [errno.EMFILE, errno.ENFILE, errno.ENOMEM]
 
@@ -91,3 +93,34 @@ def test_a_flush_that_the_disk_refuses_is_not_tried_again(tmp_path: Path) -> Non
     disk.fault = lambda operation, path: None
     clock.now_ms += FLUSH_RETRY_MS
     assert manager.maintenance.overdue_flush_tasks(clock.monotonic_ms()) == []
+
+
+def test_a_flush_that_takes_the_directory_offline_stops_no_other_directory(tmp_path: Path) -> None:
+    """It comes before a log that is clean again, of which the directory has just forgotten that it had changed."""
+    disk, clock = FaultyDisk(), StandingClock()
+    config = LogConfig(flush_ms=100, index_interval_bytes=1)
+    manager = open_manager(tmp_path / "a", tmp_path / "b", disk=disk, clock=clock, config=config)
+    dirty, clean = (manager.create(TopicPartition(name, 0), None, None, str(tmp_path / "a")) for name in ("t", "u"))
+    sound = manager.create(TopicPartition("v", 0), None, None, str(tmp_path / "b"))
+    for log in (dirty, clean, sound):
+        fill(log, 3)
+    flush = clean.flush_task()
+    assert flush is not None
+    run_now(flush)
+    clock.now_ms += 100
+    disk.fail("pwrite", "t-0/00000000000000000000.index", errno.EIO)
+    assert [str(task) for task in manager.maintenance.overdue_flush_tasks(clock.now_ms)] == ["Flush(v-0 to 3)"]
+    assert manager.online_directories == [str(tmp_path / "b")]
+
+
+def test_a_directory_may_fail_while_its_changes_are_looked_through(tmp_path: Path) -> None:
+    """A read in another thread takes it offline at any moment."""
+    clock = StandingClock()
+    manager, log = open_log(tmp_path, clock=clock)
+    fill(log, 1)
+    (directory,) = manager.directories
+    directory.flush_failed(TP)
+    changes, retries = iter(directory.changes), iter(directory.flush_retries)
+    directory.failed(OSError(errno.EIO, "no"), "reading")
+    assert (list(changes), list(retries)) == ([TP], [TP])
+    assert manager.maintenance.overdue_flush_tasks(clock.now_ms + FLUSH_RETRY_MS) == []
