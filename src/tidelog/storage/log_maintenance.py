@@ -193,18 +193,23 @@ class LogMaintenance:
                     gone[log] = error  # Perhaps the log has been deleted: that is seen in the owner's thread.
             directory.write_checkpoints(writes)
 
+        def again(log: Log) -> None:
+            if directory.failure is None and directory.logs.get(log.topic_partition) is log:
+                directory.truncated(log.topic_partition)
+
         def finish(error: OSError | None) -> None:
             directory.is_checkpointing = False
             if error is not None:
                 directory.not_written(writes)
                 if directory.task_failed(error, "making a truncation durable"):
                     for log in logs:
-                        if directory.logs.get(log.topic_partition) is log:
-                            directory.truncated(log.topic_partition)
+                        again(log)
                 return
             for log, part, _ in parts:
                 if log in gone:
                     log.folder.fail(gone[log], "making a truncation durable of")
+                    # Where only a segment has gone, by retention, the rest is still to be done.
+                    again(log)
                     continue
                 if not part.finish() or log.is_offline:
                     continue

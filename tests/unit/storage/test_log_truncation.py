@@ -25,6 +25,7 @@ from tests.unit.storage.support import (
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.records.batch import patch
+from tidelog.storage import truncation
 from tidelog.storage.file_names import BOOT_ID, RECOVERY_POINT_CHECKPOINT
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
@@ -317,3 +318,37 @@ def test_a_roll_behind_a_cut_and_a_power_cut(seed: int, is_settled: bool) -> Non
     assert again is not None
     is_new = [record.value == b"x" * 100 for record in read_all(again)[3:]]
     assert all(is_new) or not any(is_new)
+
+
+def test_a_segment_that_goes_beside_the_last_step_leaves_it_to_be_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was to be read for the producers' state: nothing is flushed, and no follower goes on, before the cut is
+    settled."""
+    monkeypatch.setattr(truncation, "REBUILT_AT_ONCE_MAX", -1)
+    disk = FaultyDisk()
+    config = LogConfig(segment_bytes=5 * SIZE, file_delete_delay_ms=0)
+    manager, log = open_log(tmp_path, disk=disk, config=config)
+    for sequence in range(12):
+        log.append(
+            batch(b"." * 100, producer_id=7, producer_epoch=0, base_sequence=sequence), leader_epoch=0, now_ms=NOW_MS
+        )
+    log.truncate_to(11)
+    log.update_high_watermark(11)
+    (directory,) = manager.directories
+    (task,) = manager.maintenance.truncation_tasks()
+
+    def retention(operation: str, _path: str) -> None:
+        if operation == "list" and log.advance_start(5):
+            assert log.delete_old_segments(NOW_MS) == 1
+            for unlink, _ in directory.pending_deletions:
+                unlink()
+
+    disk.fault = retention
+    run_now(task)
+    assert log.log_start_offset == 5
+    assert log.truncation_is_pending
+    settle(manager)
+    assert not log.truncation_is_pending
+    assert not log.producers.is_behind
+    assert manager.online_directories
