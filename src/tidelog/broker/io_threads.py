@@ -5,12 +5,15 @@
     work in A and B at once   -> lane A, B    its own: a thread that waits for A is missing to no work in B alone
     all other work            -> a lane without a directory
 
-A thread is started when work comes and all threads of its lane are busy. They are daemons: a disk that never answers
-does not keep the process from ending.
+A thread is started when work comes and all threads of its lane are busy. Where the system has none left, and the lane
+has no other, the work fails as for a lack of descriptors: it may be tried again. They are daemons: a disk that never
+answers does not keep the process from ending.
 """
 
 from __future__ import annotations
 
+import errno
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -18,6 +21,8 @@ from queue import SimpleQueue
 from typing import Any, Final, TypeAlias
 
 from tidelog.broker.shell import InDirectories
+
+logger: Final = logging.getLogger(__name__)
 
 IO_THREADS: Final = 4
 """Of each lane, for reads that miss the page cache and for fsyncs: enough to keep a device busy, few enough to stay
@@ -66,11 +71,22 @@ class _Lane:
         with self._lock:
             self.unfinished += 1
             is_new = self._threads < min(self.unfinished, IO_THREADS)
-            self._threads += is_new
+        if is_new and not self._start() and not self._threads:
+            self._ended()
+            future.set_exception(OSError(errno.EAGAIN, "the system has no thread left"))
+            return future
         self._queue.put((future, work))
-        if is_new:
-            threading.Thread(target=self._run, name=f"tidelog-io {self._name}", daemon=True).start()
         return future
+
+    def _start(self) -> bool:
+        """Starts another thread; false where the system has none left. Those that run take its work then."""
+        try:
+            threading.Thread(target=self._run, name=f"tidelog-io {self._name}", daemon=True).start()
+        except RuntimeError as error:
+            logger.warning("io_thread_not_started: lane=%r threads=%d error=%s", self._name, self._threads, error)
+            return False
+        self._threads += 1
+        return True
 
     def shutdown(self) -> None:
         for _ in range(self._threads):

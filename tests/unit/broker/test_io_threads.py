@@ -7,11 +7,13 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.unit.storage.support import NOW_MS, FaultyDisk, batch, fill, open_manager
 
 from tidelog.broker.io_threads import IO_THREADS, IoThreads
 from tidelog.broker.shell import InDirectories, blocking_half
 from tidelog.model.identifiers import TopicPartition
+from tidelog.storage.disk_errors import fails_alone
 from tidelog.storage.log_config import LogConfig
 
 PATIENCE_S = 180
@@ -87,4 +89,27 @@ def test_a_hanging_flush_stalls_its_directory_alone(tmp_path: Path) -> None:
     assert not (tmp_path / "a" / ".kafka_cleanshutdown").exists()
     answered.set()
     outcome(futures[str(tmp_path / "a")])
+    threads.shutdown()
+
+
+def test_a_thread_that_cannot_be_started_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system had none left: what is asked then fails alone, and what comes later runs."""
+    threads, answered = IoThreads(), threading.Event()
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as without_threads:
+        without_threads.setattr(threading.Thread, "start", refuse)
+        refused = threads.submit(InDirectories(["/a"], lambda: 1)).exception(timeout=PATIENCE_S)
+    assert isinstance(refused, OSError)
+    assert fails_alone(refused)
+    assert not threads.busy_directories
+    first = threads.submit(InDirectories(["/a"], answered.wait))
+    with monkeypatch.context() as without_threads:
+        without_threads.setattr(threading.Thread, "start", refuse)
+        second = threads.submit(InDirectories(["/a"], lambda: 2))
+    answered.set()
+    assert (outcome(first), outcome(second)) == (True, 2)
+    assert outcome(threads.submit(InDirectories(["/a"], lambda: 3))) == 3
     threads.shutdown()
