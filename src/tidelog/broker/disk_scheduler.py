@@ -20,7 +20,7 @@ from tidelog.storage.disk_errors import as_os_error
 from tidelog.storage.tasks import log_unexpected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tidelog.broker.environment import BrokerEnvironment
     from tidelog.broker.shell import Timer
@@ -95,8 +95,7 @@ class DiskScheduler:
             except Exception:
                 # What waits for the task goes on; the directory too, as far as `finish` came.
                 logger.exception("disk_task_not_finished: task=%s", task)
-            for tell in self.on_task_done:
-                tell()
+            _tell(self.on_task_done)
             if error is None and self._logs.maintenance.has_truncations:
                 # The checkpoint files may have been in use when that was asked for.
                 self.wake()
@@ -219,10 +218,18 @@ class DiskScheduler:
         now_ms = self._clock.monotonic_ms()
         for task in self._logs.maintenance.due_tasks(now_ms):
             self.run(task)
-        for look in self.on_tick:
-            look()
+        _tell(self.on_tick)
         delay_ms = max(self._logs.maintenance.next_due_ms() - self._clock.monotonic_ms(), DISK_TICK_MS_MIN)
         self._disk_timer = self._shell.after(delay_ms, self.tick)
+
+
+def _tell(listeners: Iterable[Callable[[], object]]) -> None:
+    """Calls each. A request that waited for the disk may fail in it, a fault of the broker: no other waits for that."""
+    for tell in listeners:
+        try:
+            tell()
+        except Exception:
+            logger.exception("disk_listener_failed: listener=%s", tell)
 
 
 def outcome_of(task: DiskTask, running: Deferred[None]) -> OSError | None:
