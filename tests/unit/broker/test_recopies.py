@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ from tidelog.broker.following.replica_fetcher_manager import ReplicaFetcherManag
 from tidelog.broker.logs import recopies, repairs
 from tidelog.metadata.replica_marks import MARKS
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import BrokerId, TopicPartition
+from tidelog.model.identifiers import BrokerId, Offset, TopicPartition
+from tidelog.ports.disk import Bytes
 
 SCRUBBED: dict[str, Any] = {"log_initial_task_delay_ms": 0, "log_scrub_interval_ms": 0}
 
@@ -235,3 +237,29 @@ def test_what_was_appended_meanwhile_is_there(tmp_path: Path) -> None:
             assert log.log_end_offset == BATCHES + 5
 
     run(check())
+
+
+def test_a_check_that_cannot_be_made_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For want of a thread or of memory: it says nothing of the other replica."""
+    monkeypatch.setattr(recopies, "AGAIN_MS", 20)
+    failures: list[Exception] = [MemoryError(), OSError(errno.EAGAIN, "the system has no thread left")]
+    check_records = recopies._sound_end
+
+    def fails_first(records: Bytes, offset: Offset) -> Offset | None:
+        if failures:
+            raise failures.pop()
+        return check_records(records, offset)
+
+    monkeypatch.setattr(recopies, "_sound_end", fails_first)
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 3, min_insync_replicas=2, **SCRUBBED) as brokers:
+            content = await replicated(brokers, 3)
+            flip(path_of(brokers, 2), positions(content)[1] + 80)
+            await eventually(lambda: "replica_copied_anew: partition=orders-0" in caplog.text, "the log line")
+            await whole_again(brokers, 2, content)
+
+    run(check())
+    assert caplog.text.count("replica_not_copied_anew: partition=orders-0") == 2

@@ -295,8 +295,13 @@ class Recopies:
         self._shell.in_pool(work).on_complete(lambda checked: self._checked(recopy, checked))
 
     def _checked(self, recopy: _Recopy, checked: Deferred[Offset | None]) -> None:
-        end = checked.result()
         if not self._is_current(recopy):
+            return
+        try:
+            end = checked.result()
+        except Exception as error:
+            # Whatever it is, nothing is known of what came.
+            self._give_up(recopy, f"what broker {recopy.source} sends cannot be checked: {error!r}")
             return
         if end is None or end <= recopy.offset:
             self._give_up(recopy, f"broker {recopy.source} sends what is damaged too, at offset {recopy.offset}")
