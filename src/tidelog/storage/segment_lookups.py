@@ -450,6 +450,7 @@ class SegmentLookups(SegmentFiles):
         timestamps, timestamp_offsets = array(TimeIndex.KEY_TYPE), array("I")
         base_offset, interval = self.base_offset, self.config.index_interval_bytes
         latest, latest_offset = NO_TIMESTAMP, base_offset
+        forgotten = self._timestamps_forgotten
         last_entry = 0
         for position, header in self.headers(0):
             if header.max_timestamp > latest and header.records_count:
@@ -465,8 +466,12 @@ class SegmentLookups(SegmentFiles):
         self.make_index_files()
         self.offset_index.replace(offsets, positions)
         self.time_index.replace(timestamps, timestamp_offsets)
-        self.max_timestamp, self.max_timestamp_offset = latest, latest_offset
-        self._timestamp_known = True
+        with self._pool.lock:
+            # What is known may be of a batch that was appended meanwhile. What was forgotten was cut meanwhile.
+            is_news = not self._timestamp_known or latest > self.max_timestamp
+            if is_news and self._timestamps_forgotten == forgotten:
+                self.max_timestamp, self.max_timestamp_offset = latest, latest_offset
+                self._timestamp_known = True
         self._finish_indexes()
 
     def _finish_indexes(self) -> bool:

@@ -199,6 +199,33 @@ def test_a_log_that_is_cut_while_its_indexes_are_written_anew(tmp_path: Path, mo
     manager.close(7)
 
 
+def test_a_log_that_is_appended_to_while_its_indexes_are_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a reader's thread, which has not seen the latest record: it is found by its time, and not too old to stay."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 6)
+    segment, headers = log.active, Segment.headers
+    late_ms = NOW_MS + 50_000
+
+    def headers_and_an_append(this: Segment, position: int, **options: Any) -> Iterator[FoundBatch]:
+        yield from headers(this, position, **options)
+        if this is segment and not position and log.log_end_offset == 6:
+            log.append(batch(b"late", timestamp=late_ms), leader_epoch=0, now_ms=NOW_MS)
+
+    monkeypatch.setattr(Segment, "headers", headers_and_an_append)
+    segment.index_anew()
+    monkeypatch.undo()
+    assert segment.max_timestamp_so_far() == (late_ms, 6)
+    found = log.offset_for_timestamp(late_ms, up_to_offset=log.log_end_offset)
+    assert found is not None
+    assert found[1] == 6
+    log.update_high_watermark(log.log_end_offset)
+    log.set_config(LogConfig(index_interval_bytes=200, segment_index_bytes=960, retention_ms=1000))
+    assert log.delete_old_segments(late_ms + 1000) == 0
+    manager.close(7)
+
+
 def damaged_time_index(path: Path, damage: Callable[[bytes], bytes]) -> tuple[LogManager, Log]:
     """A log whose first segment is closed, with a late record in its middle and ascending ones around it, started again
     after a clean stop and a damage to that segment's time index."""
