@@ -31,6 +31,7 @@ from tests.unit.storage.support import (
 from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.ports.disk import Disk
 from tidelog.storage.checkpoints import decode_offsets
+from tidelog.storage.cleaner.log_cleaner import LEFT_ALONE_MS
 from tidelog.storage.cleaner.settings import CleanerSettings
 from tidelog.storage.file_names import CLEANER_CHECKPOINT, SWAP
 from tidelog.storage.log import Log
@@ -538,3 +539,27 @@ def test_a_power_cut_after_the_first_cleaning_and_another_policy(tmp_path: Path)
     assert again is not None
     assert [(record.offset, record.key) for record in read_all(again)] == kept
     assert not again.is_gapless
+
+
+def test_a_damaged_log_is_cleaned_once_it_is_mended(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """By what other replicas have, say: it is tried again after a while, and told of once."""
+    clock = StandingClock()
+    manager, log = begun(tmp_path, clock=clock)
+    path = Path(log.directory) / f"{0:020d}.log"
+    sound = path.read_bytes()
+    path.write_bytes(sound[:120] + bytes([sound[120] ^ 1]) + sound[121:])
+    finish(manager)
+    assert list(manager.cleaner.uncleanable) == [TP]
+    clock.now_ms += LEFT_ALONE_MS
+    finish(manager)
+    assert list(manager.cleaner.uncleanable) == [TP]
+    assert [each.levelname for each in caplog.records if "log_uncleanable" in each.getMessage()].count("WARNING") == 1
+    path.write_bytes(sound)
+    finish(manager)
+    assert list(manager.cleaner.uncleanable) == [TP]
+    clock.now_ms += LEFT_ALONE_MS
+    finish(manager)
+    assert is_clean(log)
+    check(log)
+    assert not manager.cleaner.uncleanable
+    manager.close()

@@ -5,7 +5,7 @@
             +--> rest for log.cleaner.backoff.ms <-------------------------+
 
 These are `DiskTask`s; the broker asks for the `next_task`, one at a time. A log whose files cannot be cleaned is
-left alone until the next start, and its reason told once; an I/O error takes its directory offline, as any other does.
+left alone for an hour, and its reason told once; an I/O error takes its directory offline, as any other does.
 Where there is no room, no descriptor or no memory for a cleaning, nothing is broken: it comes back to it later.
 
 The flush, and a checkpoint of the recovery point, come first because a cleaning must not rest on what a power cut may
@@ -49,6 +49,8 @@ _WAIT_MS: Final = 50
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _POSTPONED_MS: Final = 300_000
 """Retention may make room meanwhile; more attempts would be work for nothing."""
+LEFT_ALONE_MS: Final = 3_600_000
+"""Until a log is tried again that could not be cleaned: it may have been mended, or copied anew, by other replicas."""
 
 
 class _Found(NamedTuple):
@@ -62,6 +64,15 @@ class _Found(NamedTuple):
     (`Durability.recovery_point`)."""
     truncations: int
     """How often it had been cut by then."""
+
+
+class _LeftAlone(NamedTuple):
+    """A log that could not be cleaned."""
+
+    log: Log
+    reason: str
+    until_ms: int
+    """Monotonic time of the next attempt."""
 
 
 class LogCleaner:
@@ -98,7 +109,7 @@ class LogCleaner:
         self._checkpoint_task = checkpoint_task
         self._found: _Found | None = None
         """The log to be cleaned next, once it is durable."""
-        self._uncleanable: dict[TopicPartition, tuple[Log, str]] = {}
+        self._uncleanable: dict[TopicPartition, _LeftAlone] = {}
         self._postponed: dict[TopicPartition, tuple[Log, int]] = {}
         """Logs for which there was no room, and the monotonic time of the next attempt."""
         self._cleaning: Cleaning | None = None
@@ -120,8 +131,8 @@ class LogCleaner:
 
     @property
     def uncleanable(self) -> dict[TopicPartition, str]:
-        """The logs that are left alone, and why."""
-        return {partition: reason for partition, (log, reason) in self._uncleanable.items() if self._is_ours(log)}
+        """The logs that could not be cleaned, and why."""
+        return {partition: each.reason for partition, each in self._uncleanable.items() if self._is_ours(each.log)}
 
     def settings_changed(self, settings: CleanerSettings) -> None:
         """Takes new settings."""
@@ -166,18 +177,18 @@ class LogCleaner:
     # Looking for a log.
 
     def _candidates(self) -> list[Log]:
-        for partition in [each for each, (log, _) in self._uncleanable.items() if not self._is_ours(log)]:
+        for partition in [each for each, alone in self._uncleanable.items() if not self._is_ours(alone.log)]:
             del self._uncleanable[partition]
         for partition in [each for each, (log, _) in self._postponed.items() if not self._is_ours(log)]:
             del self._postponed[partition]
         now_ms = self._clock.monotonic_ms()
         waiting = {partition for partition, (_, until_ms) in self._postponed.items() if until_ms > now_ms}
+        waiting |= {partition for partition, alone in self._uncleanable.items() if alone.until_ms > now_ms}
         return [
             log
             for partition, log in self._logs.items()
             if log.config.compacted
             and len(log.segments) > 1
-            and partition not in self._uncleanable
             and partition not in waiting
             and not self._is_kept_from(log)
         ]
@@ -334,6 +345,7 @@ class LogCleaner:
             if cleaning.is_over:
                 self._cleaning = None
                 self._postponed.pop(log.topic_partition, None)
+                self._uncleanable.pop(log.topic_partition, None)
                 self.cleanings += 1
                 counts = cleaning.counts
                 self.report.cleaned(counts, self._clock.monotonic_ms() - self._cleaning_began_ms)
@@ -376,8 +388,17 @@ class LogCleaner:
 
     def _leave_alone(self, log: Log, error: Exception) -> None:
         reason = str(error) or type(error).__name__
-        self._uncleanable[log.topic_partition] = (log, reason)
-        logger.warning("log_uncleanable: log=%s reason=%s", log.topic_partition, reason, exc_info=_trace(error))
+        known = self._uncleanable.get(log.topic_partition)
+        is_told = known is not None and known.log is log and known.reason == reason
+        until_ms = self._clock.monotonic_ms() + LEFT_ALONE_MS
+        self._uncleanable[log.topic_partition] = _LeftAlone(log, reason, until_ms)
+        logger.log(
+            logging.DEBUG if is_told else logging.WARNING,
+            "log_uncleanable: log=%s reason=%s",
+            log.topic_partition,
+            reason,
+            exc_info=_trace(error),
+        )
 
 
 def _trace(error: Exception) -> Exception | None:
