@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicId, TopicPartition, dashless_id, format_topic_id
@@ -56,6 +56,10 @@ if TYPE_CHECKING:
 __all__ = ["LogManager", "LogManagerSettings"]
 
 logger = logging.getLogger(__name__)
+
+REMOVED_MAX: Final = 10_000
+"""Deleted logs of a directory that are remembered because a checkpoint may name them; then the checkpoints are written,
+in the loop's thread as when a log is made anew, and all are forgotten."""
 
 
 class LogManager:
@@ -547,6 +551,11 @@ class LogManager:
         directory.removed.add(topic_partition)
         self._named_only.discard(topic_partition)
         directory.needs_sync = True
+        if len(directory.removed) >= REMOVED_MAX:
+            try:
+                directory.forget_removed(topic_partition)
+            except OSError as error:
+                directory.task_failed(error, "writing checkpoints")
         return log
 
     def set_config(self, topic_partition: TopicPartition, config: LogConfig) -> bool:

@@ -611,6 +611,35 @@ def test_a_log_made_anew_has_nothing_of_the_one_before(tmp_path: Path, restarted
     manager.close()
 
 
+def test_deleted_logs_are_remembered_in_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many topics come and go: once no checkpoint names them, and they may have been written to the last."""
+    monkeypatch.setattr("tidelog.storage.log_manager.REMOVED_MAX", 5)
+    disk = FaultyDisk()
+    manager, log = open_log(tmp_path, disk=disk)
+    fill(log, 2)
+    (directory,) = manager.directories
+
+    def come_and_go(count: int) -> None:
+        for number in range(count):
+            name = TopicPartition(f"deleted-{number}", 0)
+            manager.create(name, None)
+            for task in manager.maintenance.checkpoint_tasks():
+                run_now(task)
+            assert manager.delete(name)
+
+    come_and_go(12)
+    assert len(directory.removed) < 5
+    for name in directory.removed:
+        assert not manager.may_be_offline(name)
+    for path in tmp_path.glob("*-checkpoint"):
+        assert "deleted-4 " not in path.read_text()
+    disk.fail("open", "recovery-point-offset-checkpoint", errno.EMFILE)
+    come_and_go(5)
+    assert manager.online_directories
+    assert len(directory.removed) >= 5
+    manager.close()
+
+
 @pytest.mark.parametrize("deleted_first", [False, True])
 def test_a_log_made_anew_while_checkpoints_are_written(tmp_path: Path, deleted_first: bool) -> None:
     """What a task under way was about to write of the old one stays unwritten, whenever the task gets to it."""
