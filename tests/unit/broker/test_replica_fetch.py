@@ -361,6 +361,26 @@ def test_a_leadership_that_ended_while_a_thread_read_gives_no_records(
     assert (data.error_code, len(data.records)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
 
 
+@pytest.mark.parametrize("blocking", [True, False], ids=["in a thread", "at once"])
+def test_nothing_is_left_of_a_request_without_a_session_whose_read_fails(
+    leader: Broker, monkeypatch: pytest.MonkeyPatch, blocking: bool
+) -> None:
+    """The replica would tell it of each append for as long as the broker runs, and of each such request anew."""
+    leader.produce("t", [b"a"], acks=1)
+    read_blocking = blocking
+
+    def failing(_: object, *_arguments: object, blocking: bool = True, **_named: object) -> object:
+        if blocking is not read_blocking:
+            raise WouldBlock
+        raise MemoryError
+
+    monkeypatch.setattr(type(leader.replica("t").log), "read", failing)
+    follower = Follower(leader)
+    follower.session_epoch = -1
+    follower.fetch({("t", 0): 0})
+    assert leader.replica("t").watchers == []
+
+
 def test_a_leader_that_is_elected_again_keeps_its_high_watermark(leader: Broker) -> None:
     """Another replica died, the epoch is a new one: what is committed stays so before any follower fetches again."""
     leader.produce("t", [b"a", b"b"], acks=1)

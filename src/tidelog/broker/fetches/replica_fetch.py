@@ -153,7 +153,11 @@ class _ReplicaFetch:
     def begin(self) -> None:
         """Reads and learns; answers, or waits."""
         self._session.missed_news = False
-        readings = self._look(learn=True)
+        try:
+            readings = self._look(learn=True)
+        except BaseException:
+            self._abandon()
+            raise
         if readings is None:
             return
         if self._is_enough(readings) or self._request.max_wait_ms <= 0 or not self._session.partitions:
@@ -383,7 +387,7 @@ class _ReplicaFetch:
                     else:
                         reading.take(result)
             if failure is not None:
-                self._stop_waiting()
+                self._abandon()
                 if not self.answer.done:
                     self.answer.fail(failure)
             if self.answer.done:
