@@ -109,13 +109,16 @@ class LogMaintenance:
         if now_ms >= self._next_retention_ms:
             self._next_retention_ms = now_ms + self._settings.retention_check_interval_ms
             tasks += self.retention_tasks()
-        if now_ms >= self._next_checkpoint_ms:
+        recovery, high_watermarks = now_ms >= self._next_checkpoint_ms, now_ms >= self._next_high_watermarks_ms
+        if recovery:
             self._next_checkpoint_ms = now_ms + self._settings.flush_offset_checkpoint_interval_ms
-            tasks += self.checkpoint_tasks(high_watermarks=False)
-            tasks += self._epoch_tasks()
-        if now_ms >= self._next_high_watermarks_ms:
+        if high_watermarks:
             self._next_high_watermarks_ms = now_ms + self._settings.high_watermark_checkpoint_interval_ms
-            tasks += self.checkpoint_tasks(recovery=False)
+        if recovery or high_watermarks:
+            # By one task: a second one would find the first under way, with equal intervals each time.
+            tasks += self.checkpoint_tasks(recovery=recovery, high_watermarks=high_watermarks)
+        if recovery:
+            tasks += self._epoch_tasks()
         if now_ms >= self._next_expiration_ms:
             self._next_expiration_ms = now_ms + self._settings.producer_expiration_check_interval_ms
             tasks.append(self._producers.look_task(now_ms))

@@ -538,6 +538,25 @@ def test_a_broker_that_crashes_again_reads_no_more_each_time(tmp_path: Path) -> 
     assert (third.recovery_point, third.log_end_offset) == (base, 50)
 
 
+def test_high_watermarks_are_written_though_recovery_points_are_due_too(tmp_path: Path) -> None:
+    """At the same moment each time: a log that is always flushed has a new recovery point each time."""
+    settings = LogManagerSettings(
+        flush_offset_checkpoint_interval_ms=5_000, high_watermark_checkpoint_interval_ms=5_000
+    )
+    clock = StandingClock()
+    manager, log = open_log(tmp_path, clock=clock, settings=settings, config=LogConfig(flush_messages=1))
+    for written in range(2, 10):
+        fill(log, 1 if log.log_end_offset else 2)
+        log.update_high_watermark(log.log_end_offset)
+        for task in manager.maintenance.flush_tasks():
+            run_now(task)
+        clock.now_ms += 5_000
+        manager.maintenance.run_due(clock.now_ms)
+        for checkpoint, offset in (("recovery-point-offset", written - 1), ("replication-offset", written)):
+            assert f"{TP.topic} {TP.partition} {offset}\n" in (tmp_path / f"{checkpoint}-checkpoint").read_text()
+    manager.close()
+
+
 @pytest.mark.row("R36")
 def test_a_clean_stop_syncs_no_more_often_for_more_logs(tmp_path: Path) -> None:
     """Every sync waits for the device, and a broker has thousands of logs; leader epochs are in place nevertheless."""
