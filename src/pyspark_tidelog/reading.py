@@ -192,7 +192,12 @@ def _slices(
 
 
 def _after_gap(options: SourceOptions, offset_range: OffsetRange, error: OffsetOutOfRange) -> int:
-    """The first offset that is there at or after the one that is not."""
+    """The first offset that is there at or after the one that is not; ReadFailed where it is there by now."""
+    if error.start <= error.offset < error.end:
+        # Another leader was asked for the range: the one that refused the offset was behind.
+        raise ReadFailed(
+            f"{offset_range.topic_partition} cannot be read from offset {error.offset} on: {error}"
+        ) from error
     what = (
         f"{offset_range.topic_partition} was to be read from offset {error.offset}, but has the offsets from"
         f" {error.start} to {error.end} only: retention or DeleteRecords removed the others, or the log was cut."

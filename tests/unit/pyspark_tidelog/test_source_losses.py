@@ -12,13 +12,16 @@ from tests.unit.pyspark_tidelog.spark_fixtures import Broker
 import pyspark_tidelog.planning
 import pyspark_tidelog.stream
 import tidelog.client.routing
-from pyspark_tidelog.errors import DataLoss
-from pyspark_tidelog.offsets import Position
+from pyspark_tidelog.errors import DataLoss, ReadFailed
+from pyspark_tidelog.offsets import OffsetRange, Position
 from pyspark_tidelog.options import parse_options
 from pyspark_tidelog.planning import Partitions
+from pyspark_tidelog.reading import read_columns
 from pyspark_tidelog.spark_versions import ReadAllAvailable, ReadMaxRows
 from pyspark_tidelog.stream import PARTITIONS_REUSED_S, TidelogStreamReader
+from tidelog.client.errors import OffsetOutOfRange
 from tidelog.model.identifiers import TopicPartition
+from tidelog.records.columns import Column
 
 pytestmark = [pytest.mark.row("R38")]
 
@@ -246,3 +249,18 @@ def test_topics_that_are_slow_to_be_listed_are_listed_once_a_batch(
     now[0] += PARTITIONS_REUSED_S
     stream.latestOffset(end, ReadMaxRows(4))
     assert len(asked) == 2
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_an_offset_that_is_back_is_not_lost(fails: str) -> None:
+    """A leader that knew less refused it, and the one that was asked for its range has it: the task is tried again."""
+
+    class Answers:
+        def iterate_fetch(self, place: TopicPartition, start: int, *arguments: Any, **named: Any) -> Any:
+            raise OffsetOutOfRange(place, start, 0, 9)
+
+    cluster: Any = Answers()
+    given = {"kafka.bootstrap.servers": "b:1", "subscribe": "t", "failOnDataLoss": fails}
+    options = parse_options(given, streaming=False)
+    with pytest.raises(ReadFailed, match="t-0 cannot be read from offset 4 on"):
+        list(read_columns(cluster, options, OffsetRange("t", 0, 4, 9), Column.VALUE))
