@@ -99,8 +99,10 @@ class TableFollower:
 
     def close(self) -> None:
         """Tells the rest, and closes the connections."""
-        self.show_progress(at_once=True)
-        self._cluster.close()
+        try:
+            self.show_progress(at_once=True)
+        finally:
+            self._cluster.close()
 
     def _done(self, entry: Mapping[str, Any]) -> BatchDone:
         report = json.loads(entry[delta.REPORT])

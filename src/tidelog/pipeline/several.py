@@ -18,6 +18,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from tidelog.pipeline.committing import Attendant, TableCommitter, collected
@@ -101,8 +102,9 @@ class SharedAttendant:
         if self._is_closed:
             return
         self._is_closed = True
-        for each in self._attendants:
-            each.close()
+        with ExitStack() as closed:
+            for each in reversed(self._attendants):
+                closed.callback(each.close)
 
 
 def checkpoint_of_run(jobs: Sequence[TableJob], run: str) -> str:

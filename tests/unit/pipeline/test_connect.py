@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from tests.unit.pyspark_tidelog.spark_fixtures import Broker
 
 from pyspark_tidelog.offsets import OffsetRange
@@ -79,3 +80,20 @@ def test_a_table_elsewhere_needs_a_checkpoint() -> None:
     session = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
     with pytest.raises(PipelineError, match="needs a checkpoint"):
         start_table(session, TableJob("127.0.0.1:1", "t", "s3://lake/t"))
+
+
+def test_a_client_closes_its_connections_though_the_table_cannot_be_read(tmp_path: Path) -> None:
+    """Just when the query ends: the error is told."""
+    closed: list[bool] = []
+
+    class Connections:
+        def close(self) -> None:
+            closed.append(True)
+
+    cluster: Any = Connections()
+    table = delta.open_table(str(tmp_path / "t"), raw_shape(None).schema, description="")
+    follower = TableFollower("mine", table, cluster, {}, lambda batch: None)
+    (tmp_path / "t" / "_delta_log" / f"{1:020}.json").write_text("{")
+    with pytest.raises(DeltaError):
+        follower.close()
+    assert closed == [True]

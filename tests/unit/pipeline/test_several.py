@@ -111,6 +111,21 @@ def test_all_tables_are_looked_after_once() -> None:
     assert str(attendant.failure) == "b is full"
 
 
+def test_all_are_closed_though_one_cannot_tell_the_rest() -> None:
+    """The connections of the others would stay open."""
+    calls: list[Any] = []
+
+    class Broken(Recorder):
+        def close(self) -> None:
+            super().close()
+            raise OSError("the table is away")
+
+    attendant = SharedAttendant([Broken("a", calls), Recorder("b", calls)])
+    with pytest.raises(OSError, match="away"):
+        attendant.close()
+    assert sorted(calls) == [("close", "a"), ("close", "b")]
+
+
 def test_a_run_does_not_begin_on_a_topic_that_was_made_again(broker: Broker, tmp_path: Path) -> None:
     """Whether it is the query's only one or not, and before Spark is asked: no checkpoint has to notice it."""
     topic, other = broker.topic(1), broker.topic(1)
