@@ -17,8 +17,8 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -97,28 +97,36 @@ class TableRun:
         """Until the job has ended (True) or the time is over; raises what ended it, in its own words."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         ended = False
-        try:
+        with self._ending():
             while not ended and (deadline is None or time.monotonic() < deadline):
                 left = PUBLISHED_AGAIN_S if deadline is None else deadline - time.monotonic()
                 patience_s = max(0.001, min(left, PUBLISHED_AGAIN_S))
                 ended = self.query.awaitTermination(patience_s) is not False  # type: ignore[arg-type]  # Spark takes floats.
                 self.attendant.show_progress()
-        except Exception as error:
-            self.attendant.close()
-            if (explained := self._explained(error)) is None:
-                raise
-            raise explained from error
         if ended:
             self.attendant.close()
         return ended
 
     def stop(self) -> None:
-        """Ends a continuous job, after the batch under way if that is done within `STOP_PATIENCE_S`."""
+        """Ends a continuous job, after the batch under way if that is done within `STOP_PATIENCE_S`; raises as `wait`
+        where that batch fails."""
         deadline = time.monotonic() + STOP_PATIENCE_S
-        while self.query.isActive and self.query.status["isTriggerActive"] and time.monotonic() < deadline:
-            self.query.awaitTermination(0.05)  # type: ignore[arg-type]  # Spark takes floats.
-        self.query.stop()
+        with self._ending():
+            while self.query.isActive and self.query.status["isTriggerActive"] and time.monotonic() < deadline:
+                self.query.awaitTermination(0.05)  # type: ignore[arg-type]  # Spark takes floats.
+            self.query.stop()
         self.attendant.close()
+
+    @contextmanager
+    def _ending(self) -> Iterator[None]:
+        """Closes the connections after an error, and tells it in its own words."""
+        try:
+            yield
+        except Exception as error:
+            self.attendant.close()
+            if (explained := self._explained(error)) is None:
+                raise
+            raise explained from error
 
     def _explained(self, error: Exception) -> PipelineError | None:
         """What ended the job in this project's words; None where it is an error of another making."""

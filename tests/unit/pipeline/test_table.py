@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -434,6 +434,26 @@ def test_an_error_of_another_making_is_not_its_own_cause(tmp_path: Path) -> None
     with pytest.raises(RuntimeError, match="No module named") as failure:
         ended.wait()
     assert failure.value.__cause__ is None
+
+
+def test_a_batch_that_fails_while_the_job_is_stopped_is_explained(tmp_path: Path) -> None:
+    """As one that fails before: in the job's own words, and the connections are closed."""
+    calls: list[str] = []
+
+    class Failing(Query):
+        isActive = True  # noqa: N815  # Spark's name.
+        status: ClassVar = {"isTriggerActive": True}
+
+    class Attendant(Committer):
+        failure = TableMismatch("another writer came first")
+
+        def close(self) -> None:
+            calls.append("close")
+
+    stopped = TableRun(TableJob("b:1", "t", str(tmp_path)), Failing(), Attendant(), raw_shape(), 0)  # type: ignore[arg-type]
+    with pytest.raises(TableMismatch, match="another writer came first"):
+        stopped.stop()
+    assert calls == ["close"]
 
 
 def test_columns_that_json_values_cannot_fill_are_left_to_the_user(tmp_path: Path) -> None:
