@@ -33,6 +33,14 @@ BATCH: Final = "tidelog.batch"
 """The number of the batch within the job's checkpoint."""
 REPORT: Final = "tidelog.report"
 """How much the batch was: an object of JSON."""
+_CONSTRAINT: Final = "delta.constraints."
+_CHECKED_COLUMNS: Final = {
+    "delta.generationExpression": "the computed column",
+    "delta.invariants": "the invariant of column",
+}
+"""Metadata of columns -> what they make of them."""
+_UNSUPPORTED: Final = "Unsupported table features"
+"""What delta-rs says of a table that it cannot write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,7 @@ def open_table(path: str, schema: pa.Schema, *, description: str) -> DeltaTable:
             f"the table at {path} has column mapping: its files name columns otherwise than the table does, and readers"
             " would find nulls in what this job writes; give another path"
         )
+    _refuse_checked(table)
     found = table_schema(table)
     if not _takes(found, schema):
         raise TableMismatch(
@@ -78,6 +87,33 @@ def open_table(path: str, schema: pa.Schema, *, description: str) -> DeltaTable:
             f" ({DeltaSchemaText.of(schema)}); give the same columns and schema as before, or another path"
         )
     return table
+
+
+def _refuse_checked(table: DeltaTable) -> None:
+    """Raises `TableMismatch` where a writer has to check or compute what is in its rows: a commit of files does not."""
+    settings = table.metadata().configuration
+    found = next(
+        (f"the constraint {name.removeprefix(_CONSTRAINT)}" for name in settings if name.startswith(_CONSTRAINT)), None
+    )
+    found = found or _checked_column(json.loads(table.schema().to_json()))
+    if found is not None:
+        raise TableMismatch(
+            f"the table at {table.table_uri} has {found}, which this job would not heed: it adds files, and looks at no"
+            " row. Give another path"
+        )
+
+
+def _checked_column(part: Any) -> str | None:
+    """What a schema in Delta's JSON, or a part of it, asks of the rows of a column; None where it asks nothing."""
+    if isinstance(part, list):
+        return next((found for each in part if (found := _checked_column(each))), None)
+    if not isinstance(part, dict):
+        return None
+    metadata = part.get("metadata", {})
+    for mark, what in _CHECKED_COLUMNS.items():
+        if mark in metadata:
+            return f"{what} {part.get('name')}"
+    return _checked_column(list(part.values()))
 
 
 def _names_otherwise(part: Any) -> bool:
@@ -168,6 +204,7 @@ def commit_batch(
     ends = _check_continuity(table, written)
     if ends is None:
         return False
+    _refuse_checked(table)
     now_ms = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = [
         AddAction(each.path, each.size, {}, now_ms, True, each.statistics) for each in written if each.path
@@ -188,6 +225,10 @@ def commit_batch(
     try:
         table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
     except CommitFailedError as error:
+        if _UNSUPPORTED in str(error):
+            raise TableMismatch(
+                f"{table.table_uri} cannot be written here: {in_one_line(error)}; give another path"
+            ) from error
         raise TableMismatch(
             f"another writer committed to {table.table_uri} at the same time ({error}); run one job for a topic and"
             " table, then start this one again: nothing is lost or doubled"

@@ -117,6 +117,64 @@ def test_a_table_whose_files_name_columns_otherwise_is_refused(
         delta.open_table(str(tmp_path), schema, description="")
 
 
+def altered(path: Path, protocol: dict[str, Any], settings: dict[str, str], **metadata: str) -> None:
+    """Another writer's table at `path`: this `protocol`, these settings, and metadata of column `s.offset`."""
+    delta.open_table(str(path), pa.schema([("s", pa.struct([("offset", pa.int64())]))]), description="")
+    log = path / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "protocol" in action:
+            action["protocol"] = {"minReaderVersion": 1, **protocol}
+        if "metaData" in action:
+            action["metaData"]["configuration"] = settings
+            fields = json.loads(action["metaData"]["schemaString"])
+            fields["fields"][0]["type"]["fields"][0]["metadata"] = metadata
+            action["metaData"]["schemaString"] = json.dumps(fields)
+    log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+
+
+@pytest.mark.parametrize(
+    ("version", "settings", "metadata", "what"),
+    [
+        (3, {"delta.constraints.few": "s.offset < 9"}, {}, "constraint few"),
+        (4, {}, {"delta.generationExpression": "1 + 1"}, "computed column offset"),
+        (2, {}, {"delta.invariants": '{"expression": {"expression": "offset < 9"}}'}, "invariant of column offset"),
+        (4, {"delta.enableChangeDataFeed": "true"}, {}, None),
+    ],
+    ids=["constraint", "generated", "invariant", "others"],
+)
+def test_a_table_whose_rows_are_to_be_checked_is_refused(
+    tmp_path: Path, version: int, settings: dict[str, str], metadata: dict[str, str], what: str | None
+) -> None:
+    """Nothing looks at the rows when the files are committed: a table would have some that it says it has not."""
+    altered(tmp_path, {"minWriterVersion": version}, settings, **metadata)
+    schema = pa.schema([("s", pa.struct([("offset", pa.int64())]))])
+    if what is None:
+        delta.open_table(str(tmp_path), schema, description="")
+        return
+    with pytest.raises(TableMismatch, match=rf"has the {what}, which"):
+        delta.open_table(str(tmp_path), schema, description="")
+
+
+def test_a_table_takes_no_batch_once_its_rows_are_to_be_checked(tmp_path: Path) -> None:
+    """A constraint that is added while the job runs, or between two runs."""
+    table = delta.open_table(str(tmp_path), pa.schema([("offset", pa.int64())]), description="")
+    assert delta.commit_batch(table, "q", 0, [written_range("t", 0, 4)], 0, {})
+    DeltaTable(str(tmp_path)).alter.add_constraint({"few": "offset < 9"})
+    table.update_incremental()
+    with pytest.raises(TableMismatch, match="constraint few"):
+        delta.commit_batch(table, "q", 1, [written_range("t", 4, 6)], 0, {})
+
+
+def test_a_table_that_delta_rs_cannot_write_is_refused_by_its_feature(tmp_path: Path) -> None:
+    """And not as one that another writer came to first."""
+    protocol = {"minWriterVersion": 7, "writerFeatures": ["identityColumns"]}
+    altered(tmp_path, protocol, {})
+    with pytest.raises(TableMismatch, match=r"IdentityColumns") as refused:
+        delta.commit_batch(DeltaTable(str(tmp_path)), "q", 0, [written_range("t", 0, 4)], 0, {})
+    assert "another writer" not in str(refused.value)
+
+
 def test_a_new_table_takes_no_batch_that_leaves_records_out(broker: Broker, tmp_path: Path) -> None:
     """A checkpoint that the user has named may be one of a table that is gone: Spark goes on where that one ended."""
     topic = broker.topic()
