@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from deltalake import DeltaTable
@@ -23,7 +23,7 @@ from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.pipeline import delta
 from tidelog.pipeline.errors import TableMismatch
-from tidelog.pipeline.history import find_contradiction, last_batch
+from tidelog.pipeline.history import find_contradiction, known_topic_id, last_batch
 from tidelog.pipeline.job import TableJob, source_options
 from tidelog.pipeline.parquet import from_manifest, remove_files
 from tidelog.pipeline.shape import ValueFormat
@@ -124,7 +124,7 @@ class TableCommitter:
     def take(self, frame: "DataFrame", batch: int, written: Sequence[delta.WrittenRange], started: float) -> None:
         """Commits what the tasks of a batch wrote for this table; `started`: when the batch did (monotonic)."""
         try:
-            self._commit(frame, batch, written, started)
+            self._commit(frame, batch, self._with_topic_id(written), started)
         except Exception as error:
             self.failure = error
             raise
@@ -149,6 +149,15 @@ class TableCommitter:
         self._places |= ends
         with self._one_at_a_time:
             return offsets_behind(self._cluster, self._places)
+
+    def _with_topic_id(self, written: Sequence[delta.WrittenRange]) -> list[delta.WrittenRange]:
+        """What was written of a topic whose id no broker told is of the one that the table knows."""
+        if all(each.offsets.topic_id for each in written):
+            return list(written)
+        known = known_topic_id(self._table, self._job.topic, "")
+        return [
+            replace(each, offsets=replace(each.offsets, topic_id=each.offsets.topic_id or known)) for each in written
+        ]
 
     def _check_history(self, written: Sequence[delta.WrittenRange]) -> None:
         """Stops before the batch where another writer's RESTORE took away what the progress counts."""

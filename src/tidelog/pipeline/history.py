@@ -139,6 +139,15 @@ def last_batch(table: DeltaTable, topic: str) -> dict[str, Any] | None:
         limit *= _GROWTH
 
 
+def known_topic_id(table: DeltaTable, topic: str, told: str) -> str:
+    """The id that a cluster tells of a topic; where it tells none, that of the table's last batch: it is missing for a
+    while where an old tool has written the topic's node, and progress without one would begin anew."""
+    if told:
+        return told
+    last = last_batch(table, topic)
+    return "" if last is None else str(json.loads(last.get(TOPIC_IDS, "{}")).get(topic, ""))
+
+
 def check_topic(table: DeltaTable, topic: str, topic_id: str, *, fail_on_data_loss: bool) -> None:
     """Raises `DataLoss` where the table has records of another topic that had the same name."""
     last = last_batch(table, topic)

@@ -43,6 +43,7 @@ from tidelog.pipeline.history import (
     find_contradiction,
     forget_outdated,
     had_another_topic,
+    known_topic_id,
     rewind,
     rewinds,
 )
@@ -197,8 +198,9 @@ def rewind_table(job: TableJob) -> Contradiction | None:
         found = required_partitions(cluster, parsed)
     if not DeltaTable.is_deltatable(job.table_path):
         raise TableMismatch(f"there is no Delta table at {job.path}")
-    apps = delta.progress_ids(found.partitions, found.topic_ids.get(job.topic, ""))
-    return rewind(DeltaTable(job.table_path), apps, job.topic)
+    table = DeltaTable(job.table_path)
+    topic_id = known_topic_id(table, job.topic, found.topic_ids.get(job.topic, ""))
+    return rewind(table, delta.progress_ids(found.partitions, topic_id), job.topic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +238,7 @@ def _open(job: TableJob, undone: ExitStack) -> _Opening:
     found = required_partitions(cluster, parsed)
     shape = _shape(job, parsed, cluster, found)
     table = delta.open_table(job.table_path, shape.schema, description=f"topic {job.topic}, by tidelog")
-    topic_id = found.topic_ids.get(job.topic, "")
+    topic_id = known_topic_id(table, job.topic, found.topic_ids.get(job.topic, ""))
     contradiction = find_contradiction(table, delta.progress_ids(found.partitions, topic_id), job.topic)
     if contradiction is not None:
         raise TableMismatch(contradiction.explain(job.topic, job.path))

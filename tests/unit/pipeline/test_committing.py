@@ -21,6 +21,7 @@ from tidelog.pipeline import delta
 from tidelog.pipeline.committing import BatchDone, TableCommitter
 from tidelog.pipeline.delta import WrittenRange
 from tidelog.pipeline.errors import TableMismatch
+from tidelog.pipeline.history import known_topic_id
 from tidelog.pipeline.job import TableJob
 from tidelog.pipeline.parquet import RangeWriter
 from tidelog.pipeline.shape import TableShape, ValueFormat
@@ -233,3 +234,23 @@ def test_a_table_goes_on_when_its_cluster_begins_to_tell_topic_ids(tmp_path: Pat
     assert delta.next_offsets(table, [partition], "id") == {partition: 6}
     assert delta.next_offsets(table, [partition], "new") == {}
     assert delta.commit_batch(table, "q", 2, [written_range("t", 0, 1, "new")], 0, {})
+
+
+def test_a_table_goes_on_when_its_cluster_stops_telling_topic_ids(tmp_path: Path) -> None:
+    """Apache Kafka's has none for a while where a tool of 2.2 has written the topic's node: it is the same topic."""
+    partition = TopicPartition("t", 0)
+    table = delta.open_table(str(tmp_path), pa.schema([("offset", pa.int64())]), description="")
+    assert delta.commit_batch(table, "q", 0, [written_range("t", 0, 4, "")], 0, {})
+    assert delta.commit_batch(table, "q", 1, [written_range("t", 4, 6, "id")], 0, {})
+    assert known_topic_id(table, "t", "") == "id"
+    assert known_topic_id(table, "other", "") == ""
+    assert known_topic_id(table, "t", "new") == "new"
+    cluster: Any = NoBrokers()
+    committer = TableCommitter(TableJob("b:1", "t", str(tmp_path)), table, cluster, {}, None, run="r")
+    frame: Any = None
+    committer.take(frame, 2, [written_range("t", 4, 6, "")], time.monotonic())
+    with pytest.raises(TableMismatch, match="stands at offset 6"):
+        committer.take(frame, 2, [written_range("t", 0, 9, "")], time.monotonic())
+    committer.take(frame, 2, [written_range("t", 6, 9, "")], time.monotonic())
+    committer.take(frame, 3, [written_range("t", 9, 11, "id")], time.monotonic())
+    assert delta.next_offsets(table, [partition], "id") == {partition: 11}

@@ -162,6 +162,21 @@ def test_a_topic_that_was_made_again_is_taken_from_its_beginning(broker: Broker,
         assert _open(job, opened).begins_at == {(topic, 0): 5, (topic, 1): EARLIEST}
 
 
+def test_a_run_goes_on_where_the_table_stands_though_no_topic_id_is_told(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that the table has would come into it again."""
+    topic = broker.topic(1)
+    broker.produce(topic, [b"x"] * 5)
+    job = TableJob(broker.bootstrap, topic, str(tmp_path / "t"), once=True)
+    table = delta.open_table(job.path, raw_shape(None).schema, description="")
+    assert delta.commit_batch(table, "q", 0, [written_range(topic, 0, 4, "known")], 0, {})
+    monkeypatch.setattr("pyspark_tidelog.planning.format_topic_id", lambda topic_id: "")
+    with ExitStack() as opened:
+        opening = _open(job, opened)
+        assert (opening.stands, opening.backlog) == ({(topic, 0): 4}, 1)
+
+
 def test_a_partition_without_records_begins_where_the_options_say(broker: Broker, tmp_path: Path) -> None:
     """In a later run, too; one that they do not know begins at its beginning."""
     topic = broker.topic(3)
