@@ -14,7 +14,8 @@ came to a commit are in no version of the table: readers don't see them, `DeltaT
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -186,6 +187,17 @@ def _stands_at(table: DeltaTable, partition: TopicPartition, topic_id: str) -> i
     return None if offset is None or had_another_topic(table, partition.topic, topic_id) else offset
 
 
+def begin_at(table: DeltaTable, offsets: Mapping[TopicPartition, int], topic_id: str) -> None:
+    """Has a table that has nothing of these partitions stand there. `TableMismatch`, `TableNotWritten`."""
+    apps = progress_ids(offsets, topic_id)
+    transactions = [Transaction(apps[each], offset) for each, offset in sorted(offsets.items())]
+    with _refusals(table, f"the beginning at {', '.join(f'{each} {at}' for each, at in sorted(offsets.items()))}"):
+        table.create_write_transaction(
+            [], "append", table.schema(), commit_properties=CommitProperties(app_transactions=transactions)
+        )
+    table.update_incremental()
+
+
 def commit_batch(
     table: DeltaTable,
     query: str,
@@ -222,8 +234,17 @@ def commit_batch(
             REPORT: json.dumps(report),
         },
     )
-    try:
+    with _refusals(table, f"batch {batch} ({_offsets_text(written)})"):
         table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
+    table.update_incremental()
+    return True
+
+
+@contextmanager
+def _refusals(table: DeltaTable, what: str) -> Iterator[None]:
+    """Tells why a commit was not taken."""
+    try:
+        yield
     except CommitFailedError as error:
         if _UNSUPPORTED in str(error):
             raise TableMismatch(
@@ -235,11 +256,9 @@ def commit_batch(
         ) from error
     except OSError as error:
         raise TableNotWritten(
-            f"batch {batch} ({_offsets_text(written)}) could not be committed to {table.table_uri}:"
+            f"{what} could not be committed to {table.table_uri}:"
             f" {in_one_line(error)}. The next run takes it again, unless it finds it in the table"
         ) from error
-    table.update_incremental()
-    return True
 
 
 def _check_continuity(table: DeltaTable, written: Sequence[WrittenRange]) -> dict[str, int] | None:

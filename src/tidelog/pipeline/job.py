@@ -34,7 +34,7 @@ class TableJob:
     bad_records: BadRecords = BadRecords.FAIL
     starting_offsets: str = "earliest"
     """Where a new table begins: earliest, latest or the source's JSON. A table that has rows goes on where it
-    stands."""
+    stands, and one that was to begin at the end where that was at its first run."""
     once: bool = False
     """Take what there is now and end, instead of running until stopped."""
     trigger_interval_s: float = TRIGGER_INTERVAL_S_DEFAULT

@@ -27,7 +27,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from pyspark_tidelog.offsets import OffsetRange
-from pyspark_tidelog.options import EARLIEST, OffsetsAt, SourceOptions, parse_options
+from pyspark_tidelog.options import EARLIEST, LATEST, OffsetsAt, SourceOptions, parse_options
 from pyspark_tidelog.planning import Partitions, latest_offsets, open_cluster, required_partitions, starting_offsets
 from pyspark_tidelog.progress import PUBLISHED_AGAIN_S
 from pyspark_tidelog.reading import read_columns
@@ -214,7 +214,7 @@ class _Opening:
     shape: TableShape
     table: DeltaTable
     stands: Mapping[TopicPartition, int]
-    """The next offset of each partition that the table has taken something of."""
+    """The next offset of each partition that the table has taken something of, or stands at."""
     starts: Mapping[TopicPartition, int]
     """Where the run begins."""
     backlog: int
@@ -249,9 +249,28 @@ def _open(job: TableJob, undone: ExitStack) -> _Opening:
     if begins_elsewhere and had_another_topic(table, job.topic, topic_id):
         # Where to begin was said of that one: this one is taken from its beginning.
         parsed = replace(parsed, starting=FROM_BEGINNING)
+    if not stands:
+        stands = _settle_ends(table, cluster, parsed, found, topic_id)
     starts = _given_offsets(parsed, found) | stands if stands else starting_offsets(cluster, parsed, found)
     backlog = sum(max(0, end - starts.get(each, 0)) for each, end in ends.items())
     return _Opening(job, parsed, cluster, found, shape, table, stands, starts, backlog)
+
+
+def _settle_ends(
+    table: DeltaTable, cluster: BlockingCluster, options: SourceOptions, found: Partitions, topic_id: str
+) -> dict[TopicPartition, int]:
+    """Has a new table stand where partitions end that it is to begin at the end of; where that is.
+
+    Another run would begin at another end otherwise: one that takes what there is, and ends, never has a record.
+    """
+    at = options.starting
+    late = [] if at.by_timestamp else [each for each in found.partitions if at.each.get(each, at.everywhere) == LATEST]
+    if not late:
+        return {}
+    offsets = starting_offsets(cluster, options, found)
+    ends = {each: offsets[each] for each in late}
+    delta.begin_at(table, ends, topic_id)
+    return ends
 
 
 def _given_offsets(options: SourceOptions, found: Partitions) -> dict[TopicPartition, int]:

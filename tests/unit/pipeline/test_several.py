@@ -177,6 +177,25 @@ def test_a_run_goes_on_where_the_table_stands_though_no_topic_id_is_told(
         assert (opening.stands, opening.backlog) == ({(topic, 0): 4}, 1)
 
 
+@pytest.mark.parametrize("places", ["latest", '{"%s": {"0": -1, "1": -2}}'])
+def test_what_comes_after_a_first_run_that_took_nothing_is_taken(broker: Broker, tmp_path: Path, places: str) -> None:
+    """A table that is to begin at the end begins where that was first: runs that end would never take a record."""
+    topic = broker.topic(2)
+    broker.produce(topic, [b"x"] * 5)
+    at = places % topic if "%s" in places else places
+    job = TableJob(broker.bootstrap, topic, str(tmp_path / "t"), starting_offsets=at, once=True)
+    begins = {(topic, 0): 5, (topic, 1): 0 if at == "latest" else EARLIEST}
+    for backlog in (0, 3):
+        with ExitStack() as opened:
+            opening = _open(job, opened)
+            assert (opening.begins_at, opening.backlog) == (begins, backlog)
+            reader = TableFilesReader(parse_options(_options_of(opening), streaming=True), {})
+            opened.callback(reader.stop)
+            assert Position.from_json(reader.initialOffset()).offsets == {(topic, 0): 5, (topic, 1): 0}
+        broker.produce(topic, [b"y"] * 3)
+    assert delta.open_table(job.path, raw_shape(None).schema, description="").version() == 1
+
+
 def test_a_partition_without_records_begins_where_the_options_say(broker: Broker, tmp_path: Path) -> None:
     """In a later run, too; one that they do not know begins at its beginning."""
     topic = broker.topic(3)
