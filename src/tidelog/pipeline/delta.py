@@ -26,6 +26,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from pyspark_tidelog.offsets import OffsetRange
 from tidelog.model.identifiers import TopicPartition
+from tidelog.pipeline.durable import sync_commits, sync_files, take_in
 from tidelog.pipeline.errors import TableMismatch, TableNotWritten, in_one_line
 from tidelog.pipeline.history import CHECKED, OFFSETS, QUERY, TOPIC_IDS, had_another_topic
 
@@ -70,7 +71,10 @@ def progress_id(topic: str, partition: int, topic_id: str) -> str:
 def open_table(path: str, schema: pa.Schema, *, description: str) -> DeltaTable:
     """The table at `path`, made if there is none; raises `TableMismatch` where it does not take rows of `schema`."""
     if not DeltaTable.is_deltatable(path):
-        return DeltaTable.create(path, schema=schema, mode="ignore", description=description)
+        made = DeltaTable.create(path, schema=schema, mode="ignore", description=description)
+        sync_commits(made.table_uri, 0, made.version())
+        sync_files(made.table_uri, [])
+        return made
     table = DeltaTable(path)
     if partitioned := table.metadata().partition_columns:
         raise TableMismatch(f"the table at {path} is partitioned by {', '.join(partitioned)}; give another path")
@@ -195,7 +199,7 @@ def begin_at(table: DeltaTable, offsets: Mapping[TopicPartition, int], topic_id:
         table.create_write_transaction(
             [], "append", table.schema(), commit_properties=CommitProperties(app_transactions=transactions)
         )
-    table.update_incremental()
+        take_in(table)
 
 
 def commit_batch(
@@ -236,7 +240,7 @@ def commit_batch(
     )
     with _refusals(table, f"batch {batch} ({_offsets_text(written)})"):
         table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
-    table.update_incremental()
+        take_in(table)
     return True
 
 

@@ -23,6 +23,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 
 from pyspark_tidelog.errors import DataLoss
 from tidelog.model.identifiers import TopicPartition
+from tidelog.pipeline.durable import take_in
 from tidelog.pipeline.errors import PipelineError, TableMismatch
 
 CHECKED: Final = "tidelog.checked"
@@ -117,7 +118,7 @@ def rewind(table: DeltaTable, apps: Mapping[TopicPartition, str], topic: str) ->
             custom_metadata={REWOUND: topic},
         ),
     )
-    table.update_incremental()
+    take_in(table)
     return found
 
 

@@ -24,6 +24,7 @@ from pyspark_tidelog.offsets import OffsetRange
 from pyspark_tidelog.options import SourceOptions
 from pyspark_tidelog.reading import read_columns
 from tidelog.pipeline.delta import WrittenRange, file_statistics
+from tidelog.pipeline.durable import sync_files
 from tidelog.pipeline.errors import TableNotWritten, UnparsableRecord, in_one_line
 from tidelog.pipeline.json_values import Suspicions, parse_values, unknown_fields
 from tidelog.pipeline.shape import METADATA, REASON, UNPARSED, BadRecords, TableShape, ValueFormat
@@ -129,6 +130,7 @@ class RangeWriter:
     def __init__(self, table_path: str, shape: TableShape, offset_range: OffsetRange) -> None:
         self._range = offset_range
         self._shape = shape
+        self._table_path = table_path.rstrip("/")
         self._filesystem, self._root = _filesystem(table_path)
         topic = offset_range.topic[:_TOPIC_SHOWN_MAX]
         self._name = f"part-{topic}-{offset_range.partition:05d}-{offset_range.start:020d}-{uuid.uuid4()}.parquet"
@@ -159,6 +161,7 @@ class RangeWriter:
             if self._writer is None:
                 return WrittenRange(self._range, "", 0, 0, file_statistics(0, {}), 0)
             self._writer.close()
+            sync_files(self._table_path, [self._name])
             size = self._filesystem.get_file_info(f"{self._root}/{self._name}").size
         statistics = _statistics(self._metadata[0], self._rows)
         return WrittenRange(self._range, self._name, size, self._rows, statistics, self._bytes)
