@@ -84,6 +84,8 @@ class SegmentsCatalog:
 
     def _offset(self, topic_partition: TopicPartition, asked: int, *, committed: bool) -> OffsetFound:
         folders = folders_of(self._disk, self._directories, topic_partition)
+        if not folders:
+            raise SourceError(f"{topic_partition} cannot be planned: it has no folder any more; try again")
         if not any(folder.high_watermark for folder in folders):
             paths = ", ".join(folder.path for folder in folders)
             logger.warning("high_watermark_absent: partition=%s folders=%s", topic_partition, paths)

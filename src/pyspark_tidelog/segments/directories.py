@@ -78,7 +78,11 @@ def partitions_in(disk: Disk, directory: str) -> Iterator[TopicPartition]:
             found = parse_partition_folder(name, directory)
         except InvalidLogFolder:
             continue
-        if disk.stat(f"{directory}/{name}").is_directory:
+        try:
+            is_folder = disk.stat(f"{directory}/{name}").is_directory
+        except FileNotFoundError:
+            continue  # It was deleted, or has moved, since it was listed.
+        if is_folder:
             yield found
 
 

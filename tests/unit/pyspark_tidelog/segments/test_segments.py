@@ -18,6 +18,7 @@ from pyspark_tidelog.batch import TidelogBatchReader
 from pyspark_tidelog.errors import DataLoss, OptionError, SourceError, UnknownTopic
 from pyspark_tidelog.offsets import OffsetRange
 from pyspark_tidelog.options import parse_options
+from pyspark_tidelog.planning import plan_batch
 from pyspark_tidelog.segments.catalog import SegmentsCatalog
 from pyspark_tidelog.segments.directories import folders_of
 from pyspark_tidelog.segments.pieces import Missing, Piece, read_parts
@@ -29,6 +30,7 @@ from tidelog.pipeline.delta import commit_batch, open_table
 from tidelog.pipeline.job import TableJob, source_options
 from tidelog.pipeline.parquet import write_range
 from tidelog.pipeline.shape import raw_shape
+from tidelog.ports.disk import FileStat
 from tidelog.ports.real import SystemDisk
 from tidelog.records.batch import build_batch
 from tidelog.records.compression import Codec
@@ -211,6 +213,44 @@ def test_what_cannot_be_is_told(tmp_path: Path) -> None:
 
 
 # Beside a broker.
+
+
+class Vanishing(SystemDisk):
+    """A disk on which a partition's folder goes when it is looked at for the `looks`-th time."""
+
+    def __init__(self, folder: Path, looks: int) -> None:
+        super().__init__()
+        self._folder = folder
+        self._left = looks
+
+    def _look(self, path: str) -> None:
+        if path == str(self._folder):
+            self._left -= 1
+            if not self._left:
+                self._folder.rename(f"{self._folder}.{'0' * 32}-delete")
+
+    def stat(self, path: str) -> FileStat:
+        self._look(path)
+        return super().stat(path)
+
+    def exists(self, path: str) -> bool:
+        self._look(path)
+        return super().exists(path)
+
+
+@pytest.mark.parametrize("looks", [1, 2, 3])
+def test_a_folder_that_goes_while_a_read_is_planned_is_told(tmp_path: Path, looks: int) -> None:
+    """Its topic is deleted, or it moves to another directory: the partition is not one without records."""
+    manager, _ = written(tmp_path)
+    other = TopicPartition(TP.topic, TP.partition + 1)
+    committed(manager, manager.create(other, TOPIC_ID))
+    catalog = SegmentsCatalog(Vanishing(tmp_path / str(TP), looks), [str(tmp_path)])
+    options = parse_options({"segments": str(tmp_path), "subscribe": TP.topic}, streaming=False)
+    if looks == 1:
+        assert TP.partition not in catalog.topics([TP.topic])[TP.topic].partitions
+        return
+    with pytest.raises(SourceError, match=f"{TP} cannot be planned: it has no folder"):
+        plan_batch(catalog, options)
 
 
 def records(first: int, end: int) -> bytes:
