@@ -32,6 +32,8 @@ _REMEMBERED_MAX: Final = 3
 """Kinds of faults that are looked for from the start: each costs a pass over the values."""
 _SUSPECTED_SHARE: Final = 50
 """One value of so many may be suspected before it is parsed: one by one takes fifty times as long."""
+_IN_DAYS: Final = "changed from string to number"
+"""What Arrow's parser says of days where it is told to expect text."""
 _HALVED_MIN: Final = 64
 """Rows that are parsed one by one rather than halved once more."""
 
@@ -201,14 +203,9 @@ def _parse_bulk(values: pa.BinaryArray, schema: pa.Schema) -> pa.RecordBatch | s
     # Of bytes: Arrow's count_substring takes five times as long for one character.
     if text.to_pybytes().count(b"\n") != len(values) - 1:
         return "a line break"
-    try:
-        table = pj.read_json(
-            pa.BufferReader(text),
-            read_options=_read_options(text.size),
-            parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-        )
-    except pa.ArrowInvalid as error:
-        return str(error)
+    table = _read(text, schema)
+    if isinstance(table, str):
+        return table
     if table.num_rows != len(values):
         return "another number of rows"
     batch = pa.RecordBatch.from_arrays([_single(table.column(name)) for name in schema.names], schema=schema)
@@ -218,6 +215,43 @@ def _parse_bulk(values: pa.BinaryArray, schema: pa.Schema) -> pa.RecordBatch | s
         except pa.ArrowInvalid as error:
             return str(error)
     return batch
+
+
+def _read(text: pa.Buffer, schema: pa.Schema) -> pa.Table | str:
+    """The columns of `schema` from lines of JSON; or what is wrong. Arrow's parser takes days since 1970 for a date,
+    and its casts take text."""
+    parsed = pa.schema([pa.field(each.name, _dates_as_text(each.type)) for each in schema])
+    outcome = _read_as(text, parsed)
+    if parsed.types == schema.types:
+        return outcome
+    if isinstance(outcome, pa.Table):
+        try:
+            return outcome.cast(schema)
+        except pa.ArrowInvalid as error:
+            return str(error)
+    in_days = _read_as(text, schema)
+    return in_days if isinstance(in_days, pa.Table) or _IN_DAYS in outcome else outcome
+
+
+def _read_as(text: pa.Buffer, schema: pa.Schema) -> pa.Table | str:
+    try:
+        return pj.read_json(
+            pa.BufferReader(text),
+            read_options=_read_options(text.size),
+            parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        )
+    except pa.ArrowInvalid as error:
+        return str(error)
+
+
+def _dates_as_text(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_date(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(_dates_as_text(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(each.name, _dates_as_text(each.type)) for each in kind])
+    return kind
 
 
 def can_be_parsed(kind: pa.DataType) -> bool:
@@ -308,12 +342,16 @@ def _scalar(value: Any, kind: pa.DataType) -> Any:
 
 
 def _readable(value: Any, kind: pa.DataType) -> Any:
-    """`value` with its timestamps, decimals and floats, however deep, as Python's: Arrow takes no text for the former
-    here, and no large whole number for the latter, though its parser does."""
+    """`value` with its timestamps, dates, decimals and floats, however deep, as Python's: Arrow takes no text for the
+    former here, and no large whole number for the latter, though its parser does."""
     if value is None:
         return None
     if pa.types.is_timestamp(kind):
         return _scalar(value, kind)
+    if pa.types.is_date(kind):
+        if isinstance(value, float):
+            raise ValueError("wrong type")
+        return pa.scalar(value).cast(kind).as_py() if isinstance(value, str) else value
     if pa.types.is_decimal(kind) and isinstance(value, (str, _Fraction)):
         return pa.scalar(value.text if isinstance(value, _Fraction) else value).cast(kind).as_py()
     if pa.types.is_floating(kind) and isinstance(value, int) and not isinstance(value, bool):

@@ -117,6 +117,9 @@ NESTED: Any = [
     ("large", pa.struct([("f", pa.float64())]), '{"f": 1152921504606846977}'),
     ("larger", pa.list_(pa.float64()), "[66856942201819738167, 1, 0.5]"),
     ("list", pa.list_(pa.timestamp("us", tz="UTC")), '["2013-01-01", null, "2013-01-01 10:00:00"]'),
+    ("date", pa.date32(), '"2013-01-31"'),
+    ("days", pa.date32(), "15736"),
+    ("dates", pa.list_(pa.struct([("d", pa.date32())])), '[{"d": "2013-01-31"}, {"d": null}, {}]'),
     ("decimal", pa.decimal128(20, 2), "123456789012345678.25"),
     ("decimal as text", pa.decimal128(10, 2), '"1.25"'),
     ("decimals", pa.list_(pa.struct([("d", pa.decimal128(10, 2))])), '[{"d": 1.1}, {"d": 5}, {"d": "1e2"}, {}]'),
@@ -142,6 +145,21 @@ def test_what_is_no_time_or_decimal_is_bad_within_a_struct(value: str) -> None:
     kind = pa.struct([("t", pa.timestamp("us", tz="UTC")), ("d", pa.decimal128(10, 2))])
     _, bad = parse_values(pa.array([f'{{"x": {value}}}'.encode()], pa.binary()), pa.schema([("x", kind)]))
     assert list(bad) == [0]
+
+
+@pytest.mark.parametrize("day", ['"2013-01-31"', "15736"], ids=["text", "days"])
+@pytest.mark.parametrize("wrong", ['"2013-02-30"', '"2013-01-31T10:00:00Z"', "true", '"x"', "1.5"])
+def test_what_is_no_date_is_bad(day: str, wrong: str) -> None:
+    """Beside good ones, which are found in bulk: as text or, as some databases' changes have them, as days since
+    1970."""
+    schema = pa.schema([("a", pa.int64()), ("d", pa.date32())])
+    values = [f'{{"a": {number}, "d": {day}}}'.encode() for number in range(200)]
+    assert isinstance(json_values._parse_bulk(pa.array(values, pa.binary()), schema), pa.RecordBatch)
+    values[70] = f'{{"d": {wrong}}}'.encode()
+    batch, bad = parse_values(pa.array(values, pa.binary()), schema)
+    assert list(bad) == [70]
+    assert batch.column("d").to_pylist() == [datetime.date(2013, 1, 31) if row != 70 else None for row in range(200)]
+    assert batch.column("a").to_pylist() == [row if row != 70 else None for row in range(200)]
 
 
 @pytest.mark.parametrize("kind", [pa.decimal128(10, 2), pa.list_(pa.decimal128(10, 2))])
