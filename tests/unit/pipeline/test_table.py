@@ -456,6 +456,16 @@ def test_a_batch_that_fails_while_the_job_is_stopped_is_explained(tmp_path: Path
     assert calls == ["close"]
 
 
+def test_columns_that_json_values_cannot_fill_are_refused_where_they_are_asked_for(tmp_path: Path) -> None:
+    """A schema that the user gives may have maps, also within structs: Arrow's parser has none."""
+    nothing: Any = None
+    for kind in (pa.map_(pa.string(), pa.int64()), pa.struct([("m", pa.map_(pa.string(), pa.int64()))])):
+        wanted = pa.schema([("a", pa.int64()), ("m", kind)])
+        job = TableJob("b:1", "t", str(tmp_path), ValueFormat.JSON, value_schema=wanted)
+        with pytest.raises(TableMismatch, match=r"column m .*maps.*STRUCT"):
+            _shape(job, nothing, nothing, nothing)
+
+
 def test_columns_that_json_values_cannot_fill_are_left_to_the_user(tmp_path: Path) -> None:
     """A table may have maps of the user's, also within structs: Arrow's parser has none, and would take no value."""
     a_map = pa.map_(pa.string(), pa.int64())
