@@ -14,6 +14,7 @@ lost. It does write down where the first batch ends: so that end carries the sta
 `batch_start` prefers it to whatever `initialOffset()` says now.
 """
 
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -126,19 +127,30 @@ def ranges_between(start: Position, end: Position) -> list[OffsetRange]:
 def limit_offsets(
     starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], count_max: int
 ) -> dict[TopicPartition, int]:
-    """Ends that take at most `count_max` offsets, shared in proportion to each partition's backlog.
+    """Ends that take at most `count_max` offsets: one of each partition that has any, so that a small one beside a
+    large one is not starved, and the rest in proportion to each partition's backlog.
 
-    What rounding leaves over goes first to partitions that would get nothing, so that a small partition beside a large
-    one is not starved.
+    Where there are more such partitions than `count_max`, those that get none by proportion take turns.
     """
     backlog = {partition: max(0, end - starts.get(partition, end)) for partition, end in ends.items()}
     total = sum(backlog.values())
     if total <= count_max:
         return dict(ends)
-    share = {partition: count * count_max // total for partition, count in backlog.items()}
+    least = 1 if sum(count > 0 for count in backlog.values()) <= count_max else 0
+    rest = {partition: max(0, count - least) for partition, count in backlog.items()}
+    to_share, total_rest = count_max - (total - sum(rest.values())), sum(rest.values())
+    share = {
+        partition: min(backlog[partition], least) + count * to_share // total_rest for partition, count in rest.items()
+    }
     left = count_max - sum(share.values())
-    # Then the largest fractions, as in apportionment; ties by name, so that a plan can be repeated.
-    order = sorted(backlog, key=lambda each: (share[each] > 0, -(backlog[each] * count_max % total), each))
+    # Then the largest fractions, as in apportionment; drawn or by name, so that a plan can be repeated.
+    turn = sum(starts.values())
+    order = sorted(
+        backlog,
+        key=lambda each: (
+            (1, -(rest[each] * to_share % total_rest), each) if share[each] else (0, _drawn(each, turn), each)
+        ),
+    )
     for partition in order:
         if left == 0:
             break
@@ -146,6 +158,11 @@ def limit_offsets(
             share[partition] += 1
             left -= 1
     return {partition: starts.get(partition, end) + share[partition] for partition, end in ends.items()}
+
+
+def _drawn(partition: TopicPartition, turn: int) -> int:
+    """A number that is another one in each turn, and the same whenever it is drawn."""
+    return zlib.crc32(f"{partition} {turn}".encode())
 
 
 def split_ranges(

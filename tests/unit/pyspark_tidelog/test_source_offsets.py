@@ -94,6 +94,22 @@ def test_a_limit_starves_nobody() -> None:
     """A partition with one record beside one with a million is served while there is room for it."""
     limited = limit_offsets({A0: 0, A1: 0}, {A0: 1_000_000, A1: 1}, 10)
     assert limited == {A0: 9, A1: 1}
+    few = {TopicPartition("a", number): 1 for number in range(1, 50)}
+    limited = limit_offsets(dict.fromkeys((A0, *few), 0), {A0: 1_000_000, **few}, 1000)
+    assert limited == {A0: 951, **few}
+
+
+def test_one_record_is_served_where_each_batch_is_too_small_for_all() -> None:
+    """Nine partitions have more than the batches take, and get more all the time; the tenth's record waits its turn."""
+    places = [TopicPartition("a", number) for number in range(10)]
+    last = places[-1]
+    starts, ends = dict.fromkeys(places, 0), {each: 1 if each == last else 1000 for each in places}
+    batches = 0
+    while starts[last] == 0:
+        batches += 1
+        assert batches < 50
+        starts = limit_offsets(starts, ends, 5)
+        ends = {each: end if each == last else end + 100 for each, end in ends.items()}
 
 
 @settings(max_examples=examples(500))
