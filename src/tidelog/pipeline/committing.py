@@ -97,6 +97,7 @@ class TableCommitter:
         self._places = dict(starts)
         self._job = job
         self._table = table
+        self._columns = delta.table_schema(table)
         self._checked = table.version() if checked is None else checked
         self._run = run
         self._apps: dict[TopicPartition, str] = {}
@@ -212,6 +213,8 @@ class TableCommitter:
     def _commit(self, frame: "DataFrame", batch: int, written: Sequence[delta.WrittenRange], started: float) -> None:
         query = _query_id(frame) if self._run is None else self._run
         table = self._table
+        # The tasks write columns of the job's start, whatever others make of the table meanwhile.
+        delta.check_takes(table, self._columns)
         self._check_history(written)
         self._check_beginning(written)
         newest = newest_s(written, self._job.value)

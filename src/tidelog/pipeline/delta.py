@@ -76,6 +76,13 @@ def open_table(path: str, schema: pa.Schema, *, description: str) -> DeltaTable:
         sync_files(made.table_uri, [])
         return made
     table = DeltaTable(path)
+    check_takes(table, schema)
+    return table
+
+
+def check_takes(table: DeltaTable, schema: pa.Schema) -> None:
+    """Raises `TableMismatch` where a table, as it is now, does not take files of these columns."""
+    path = table.table_uri
     if partitioned := table.metadata().partition_columns:
         raise TableMismatch(f"the table at {path} is partitioned by {', '.join(partitioned)}; give another path")
     mode = table.metadata().configuration.get("delta.columnMapping.mode")
@@ -91,7 +98,6 @@ def open_table(path: str, schema: pa.Schema, *, description: str) -> DeltaTable:
             f"the table at {path} has the columns ({DeltaSchemaText.of(found)}), this job would write"
             f" ({DeltaSchemaText.of(schema)}); give the same columns and schema as before, or another path"
         )
-    return table
 
 
 def _refuse_checked(table: DeltaTable) -> None:
@@ -220,7 +226,6 @@ def commit_batch(
     ends = _check_continuity(table, written)
     if ends is None:
         return False
-    _refuse_checked(table)
     now_ms = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = [
         AddAction(each.path, each.size, {}, now_ms, True, each.statistics) for each in written if each.path

@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
 from tests.unit.pipeline.ranges import written_range
 from tests.unit.pyspark_tidelog.spark_fixtures import Broker
 
@@ -157,14 +158,30 @@ def test_a_table_whose_rows_are_to_be_checked_is_refused(
         delta.open_table(str(tmp_path), schema, description="")
 
 
-def test_a_table_takes_no_batch_once_its_rows_are_to_be_checked(tmp_path: Path) -> None:
-    """A constraint that is added while the job runs, or between two runs."""
-    table = delta.open_table(str(tmp_path), pa.schema([("offset", pa.int64())]), description="")
-    assert delta.commit_batch(table, "q", 0, [written_range("t", 0, 4)], 0, {})
-    DeltaTable(str(tmp_path)).alter.add_constraint({"few": "offset < 9"})
-    table.update_incremental()
-    with pytest.raises(TableMismatch, match="constraint few"):
-        delta.commit_batch(table, "q", 1, [written_range("t", 4, 6)], 0, {})
+@pytest.mark.parametrize("change", ["columns added", "another type", "partitioned", "a constraint"])
+def test_a_table_that_is_changed_under_a_running_job_takes_what_fits(tmp_path: Path, change: str) -> None:
+    """The tasks go on writing the columns of its start: readers would find nulls, or types that they cannot read."""
+    schema = pa.schema([("offset", pa.int64())])
+    table = delta.open_table(str(tmp_path), schema, description="")
+    cluster: Any = NoBrokers()
+    committer = TableCommitter(TableJob("b:1", "t", str(tmp_path)), table, cluster, {}, None, run="r")
+    frame: Any = None
+    committer.take(frame, 0, [written_range("t", 0, 4)], time.monotonic())
+    other = DeltaTable(str(tmp_path))
+    if change == "columns added":
+        other.alter.add_columns([Field("note", PrimitiveType("string"))])
+    elif change == "a constraint":
+        other.alter.add_constraint({"few": "offset < 9"})
+    else:
+        row = pa.table({"offset": ["a"]}) if change == "another type" else pa.table({"offset": [1], "day": [2]})
+        by = ["day"] if change == "partitioned" else None
+        write_deltalake(str(tmp_path), row, mode="overwrite", schema_mode="overwrite", partition_by=by)
+    committer.refresh()
+    if change == "columns added":
+        committer.take(frame, 1, [written_range("t", 4, 6)], time.monotonic())
+        return
+    with pytest.raises(TableMismatch, match=r"has the columns|is partitioned by day|has the constraint few"):
+        committer.take(frame, 1, [written_range("t", 4, 6)], time.monotonic())
 
 
 def test_a_table_that_delta_rs_cannot_write_is_refused_by_its_feature(tmp_path: Path) -> None:
