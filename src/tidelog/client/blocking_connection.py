@@ -61,10 +61,9 @@ class BlockingConnection:
             raise RequestTimedOut(f"{address} did not accept a connection within {timeout_s:g} s").about(
                 broker=str(address)
             ) from error
-        except OSError as error:
-            raise ConnectionFailed(f"cannot connect to {address}: {error.strerror or error}").about(
-                broker=str(address)
-            ) from error
+        except (OSError, UnicodeError) as error:  # UnicodeError: no name of a host can be so.
+            reason = getattr(error, "strerror", None) or str(error)
+            raise ConnectionFailed(f"cannot connect to {address}: {reason}").about(broker=str(address)) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if security is not None and security.tls is not None:
             self._socket = _encrypted(self._socket, address, security.tls)

@@ -83,8 +83,8 @@ class Connection(asyncio.BufferedProtocol):
             raise connection._fail(RequestTimedOut(f"{address} did not answer within {timeout_s:g} s")) from error
         except ssl.SSLError as error:
             raise connection._fail(tls_error(address, error)) from error
-        except OSError as error:
-            reason = error.strerror or str(error)
+        except (OSError, UnicodeError) as error:  # UnicodeError: no name of a host can be so.
+            reason = getattr(error, "strerror", None) or str(error)
             raise connection._fail(ConnectionFailed(f"cannot connect to {address}: {reason}")) from error
         except BaseException:
             connection.close()

@@ -16,6 +16,7 @@ from tests.waiting import eventually
 
 from tidelog.client import admin
 from tidelog.client.addresses import Address
+from tidelog.client.blocking_connection import BlockingConnection
 from tidelog.client.cluster import Cluster
 from tidelog.client.connection import Connection
 from tidelog.client.coordination import CoordinatorConnection
@@ -235,3 +236,12 @@ async def test_a_coordinator_is_waited_for_until_ones_own_deadline() -> None:
             may_go.set()
             await patient
             connection.close()
+
+
+@pytest.mark.parametrize("host", ["kafka..example", f"{'a' * 64}.example"])
+async def test_a_host_that_no_name_can_be_is_a_broker_that_is_not_reached(host: str) -> None:
+    """Whether it was typed or is what a broker advertises: callers and background tasks know ConnectionFailed."""
+    with pytest.raises(ConnectionFailed, match="cannot connect to"):
+        await Connection.connect(Address(host, 9092))
+    with pytest.raises(ConnectionFailed, match="cannot connect to"):
+        BlockingConnection(Address(host, 9092), client_id="test")
