@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import logging
 import threading
@@ -110,8 +111,10 @@ class IssuedTokens:
                 failure = ConnectionError(f"{endpoint.url} answers {error.code}: {_reason_of(error)}")
                 if error.code < 500 and error.code not in (408, 429):
                     raise failure from None
-            except OSError as error:
-                failure = ConnectionError(f"{endpoint.url} cannot be asked: {getattr(error, 'reason', error)}")
+            except (OSError, http.client.HTTPException) as error:
+                # HTTPException: what answers speaks no HTTP, or its answer broke off; repr: many have no words.
+                reason = getattr(error, "reason", error if isinstance(error, OSError) else repr(error))
+                failure = ConnectionError(f"{endpoint.url} cannot be asked: {reason}")
             if self._now() + pause_s > last_try:
                 raise failure from None
             self._sleep(pause_s)
@@ -166,9 +169,10 @@ def _token_in(data: bytes, url: str) -> tuple[str, float | None]:
 def _reason_of(error: urllib.error.HTTPError) -> str:
     """What an endpoint says of a refusal (RFC 6749, section 5.2)."""
     try:
-        content = json.loads(error.read(ANSWER_SIZE_MAX))
+        with error:
+            content = json.loads(error.read(ANSWER_SIZE_MAX))
         said = [content[name] for name in ("error", "error_description") if isinstance(content.get(name), str)]
-    except (OSError, ValueError, AttributeError, RecursionError):
+    except (OSError, http.client.HTTPException, ValueError, AttributeError, RecursionError):
         said = []
     text = ": ".join(said) or str(error.reason)
     return ascii(text[:_REASON_LENGTH_MAX])[1:-1]

@@ -138,6 +138,36 @@ def test_what_may_pass_is_tried_again(issuer: Issuer, code: int) -> None:
     assert slept == [0.1, 0.2]
 
 
+class _BrokenOff(BaseHTTPRequestHandler):
+    """An answer in chunks, which ends in the middle of one."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        code = self.server.answers[0][0]  # type: ignore[attr-defined]
+        self.wfile.write(b"HTTP/1.1 %d X\r\nTransfer-Encoding: chunked\r\n\r\n40\r\n{" % code)
+        self.close_connection = True
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Nothing is logged."""
+
+
+class _NoHttp(_BrokenOff):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.wfile.write(b"SSH-2.0-OpenSSH_9.2\r\n")
+
+
+@pytest.mark.parametrize(("handler", "code"), [(_BrokenOff, 200), (_BrokenOff, 400), (_NoHttp, 200)])
+def test_an_answer_that_is_no_http_is_no_token(issuer: Issuer, handler: Any, code: int) -> None:
+    """It breaks off, or comes from something else: tried again, and in the end an error that connections expect."""
+    issuer.RequestHandlerClass, issuer.answers = handler, [(code, b"")]
+    security = ClientSecurity.from_properties(properties(issuer, "new") | {"sasl.login.retry.backoff.max.ms": "1"})
+    prepare = security.preparation()
+    assert prepare is not None
+    with pytest.raises(AuthenticationError, match="no bearer token"):
+        prepare()
+
+
 def test_tries_end(issuer: Issuer) -> None:
     issuer.answers = [(503, b"")]
     found, slept = tokens(issuer, tries_s_max=1.0)
