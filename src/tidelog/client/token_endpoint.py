@@ -24,6 +24,8 @@ logger: Final = logging.getLogger(__name__)
 
 REFRESH_FACTOR: Final = 0.8
 """Of a token's lifetime after which a new one is fetched (sasl.login.refresh.window.factor)."""
+REST_S: Final = 10.0
+"""Until the endpoint is asked again where it gave no token and the former one is good for longer."""
 ANSWER_SIZE_MAX: Final = 1 << 20
 _REASON_LENGTH_MAX: Final = 200
 
@@ -63,6 +65,7 @@ class IssuedTokens:
         self._lock = threading.Lock()
         self._token = ""
         self._fresh_until = 0.0
+        self._good_until = 0.0
         handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
         if endpoint.trusted is not None:
             try:
@@ -81,18 +84,26 @@ class IssuedTokens:
         return self._now() < self._fresh_until
 
     def prepare(self) -> None:
-        """Asks the endpoint for a token if that is due. Blocks. OSError, ValueError."""
+        """Asks the endpoint for a token if that is due. Blocks. OSError, ValueError where none is to be had."""
         with self._lock:
             if self.is_ready:
                 return
             asked_at = self._now()
-            token, expires_in_s = self._patiently()
-            OauthClient(token)  # What cannot be one is not kept.
+            try:
+                token, expires_in_s = self._patiently()
+                OauthClient(token)  # What cannot be one is not kept.
+            except (OSError, ValueError) as error:
+                if self._now() >= self._good_until:
+                    raise
+                self._fresh_until = min(self._now() + REST_S, self._good_until)
+                logger.warning("bearer_token_not_renewed: url=%s error=%s", self._endpoint.url, error)
+                return
             lifetime_s = lifetime_of(token, asked_at)
             if lifetime_s is None:
                 lifetime_s = expires_in_s or 0.0
             self._token = token
             self._fresh_until = asked_at + REFRESH_FACTOR * lifetime_s
+            self._good_until = asked_at + lifetime_s
             logger.info("bearer_token_fetched: url=%s lifetime_s=%d", self._endpoint.url, lifetime_s)
 
     def begin(self, nonce: str) -> SaslClient:

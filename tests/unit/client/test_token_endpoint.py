@@ -130,6 +130,35 @@ def test_an_opaque_token_lives_as_long_as_the_endpoint_says(issuer: Issuer) -> N
     assert not found.is_ready
 
 
+def test_a_token_that_is_good_is_used_while_no_other_is_to_be_had(issuer: Issuer) -> None:
+    """An issuer that is away for a while costs no connection, nor a try for each; it is asked again before the end."""
+    issuer.answers = [(200, {"access_token": token("alice", 1_000)}), (503, b"")]
+    found, slept = tokens(issuer, tries_s_max=1.0)
+    found.begin("")
+    slept.append(810.0)
+    found.begin("")
+    assert len(issuer.asked) == 1 + 4
+    assert found.is_ready
+    found.begin("")
+    assert len(issuer.asked) == 1 + 4
+    slept.append(60.0)
+    assert not found.is_ready
+    issuer.answers = [(200, {"access_token": token("alice", 9_000)})]
+    found.begin("")
+    assert len(issuer.asked) == 1 + 4 + 1
+    slept.append(2_000.0)
+    assert found.is_ready
+
+
+def test_a_token_whose_time_is_over_is_not_used(issuer: Issuer) -> None:
+    issuer.answers = [(200, {"access_token": token("alice", 1_000)}), (503, b"")]
+    found, slept = tokens(issuer, tries_s_max=1.0)
+    found.begin("")
+    slept.append(1_000.0)
+    with pytest.raises(ConnectionError, match="answers 503"):
+        found.begin("")
+
+
 @pytest.mark.parametrize("code", [500, 503, 408, 429])
 def test_what_may_pass_is_tried_again(issuer: Issuer, code: int) -> None:
     issuer.answers = [(code, b""), (code, b"<html>"), (200, {"id_token": token("alice")})]
