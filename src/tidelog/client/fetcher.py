@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from typing import Any, Final
@@ -49,6 +50,8 @@ from tidelog.client.truncation import UNKNOWN, EpochEnd, Position, epoch_ends, e
 from tidelog.client.views import partition_error
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ZERO_TOPIC_ID, TopicId, TopicPartition
+
+logger: Final = logging.getLogger(__name__)
 
 BUFFERED_BYTES_MAX: Final = 64 << 20
 """Bytes of pieces not yet taken, above which no further fetch is sent; one answer a leader may come on top."""
@@ -434,6 +437,10 @@ class Fetcher:
             self._near.leave(topic_partition)  # Whatever it was, the leader knows better.
         elif code is ErrorCode.CORRUPT_MESSAGE:
             raise rotten_batch(topic_partition, offset)
+        elif code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            # Java's consumer asks again, too. It does not show what will not pass, so the log has to.
+            logger.warning("not read: partition=%s offset=%d error=%s", topic_partition, offset, error)
+            self._failed(topic_partition, error)
         elif code is None or code.retriable:
             self._failed(topic_partition, error, hint, topic_id)
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -160,6 +160,7 @@ class LogBroker(ScriptedBroker):
                     partitions=[
                         kind.ListOffsetsPartitionResponse(
                             partition_index=entry.partition_index,
+                            error_code=self._failure(ApiKey.LIST_OFFSETS) or ErrorCode.NONE,
                             offset=self.log_start if entry.timestamp == -2 else self.end(entry.partition_index),
                         )
                         for entry in topic.partitions

@@ -63,6 +63,20 @@ async def test_goes_on_after_what_passes(failure: Any) -> None:
         assert found == {0: list(range(50)), 1: list(range(50))}
 
 
+@pytest.mark.parametrize("key", [ApiKey.FETCH, ApiKey.LIST_OFFSETS])
+async def test_an_error_that_the_broker_does_not_explain_may_pass(key: ApiKey) -> None:
+    """UNKNOWN_SERVER_ERROR: Java's consumer asks again, too, while it reads and while it finds where to go on."""
+    with LogBroker(partitions=1) as broker:
+        broker.append(0, *[10] * 5)
+        broker.log_start = 10
+        broker.fail_next[key] = [ErrorCode.UNKNOWN_SERVER_ERROR]
+        async with Cluster(broker.bootstrap) as cluster:
+            partition = TopicPartition("t", 0)
+            fetcher = Fetcher(cluster, {partition: 2}, ends={partition: 50}, recover=lambda error: error.start)
+            pieces = [data async for data in fetcher]
+        assert (pieces[0].fetch_offset, pieces[-1].next_offset) == (10, 50)
+
+
 async def test_offsets_that_are_gone_end_it_with_their_range() -> None:
     """OffsetOutOfRange, as in the blocking client."""
     with LogBroker(partitions=1) as broker:
