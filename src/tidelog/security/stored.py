@@ -154,10 +154,13 @@ def decode_change(path: str, data: bytes | None) -> ResourcePattern:
 
 
 def sanitized(user: str) -> str:
-    """A user's name as a node's name and in JMX (Sanitizer of Kafka): URL-encoded, blanks as %20."""
+    """A user's name as a node's name and in JMX (Sanitizer of Kafka): URL-encoded, blanks as %20.
+
+    The two names that no node can have are encoded, too, as those of quotas are.
+    """
     from urllib.parse import quote
 
-    return quote(user, safe="").replace("~", "%7E")
+    return user.replace(".", "%2E") if user in (".", "..") else quote(user, safe="").replace("~", "%7E")
 
 
 def desanitized(name: str) -> str:

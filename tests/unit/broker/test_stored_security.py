@@ -19,6 +19,7 @@ from tidelog.security import stored
 from tidelog.security.access import Operation, ResourceType
 from tidelog.security.acls import AclEntry, Permission, ResourcePattern
 from tidelog.security.authorizer import Authorizer
+from tidelog.security.scram import MECHANISMS, ScramCredential
 from tidelog.store.client import Watch
 from tidelog.store.embedded import EmbeddedStore
 from tidelog.store.errors import ConnectionLoss
@@ -202,3 +203,26 @@ def test_a_store_that_is_away_is_not_waited_for_without_end(monkeypatch: pytest.
         await security.close()
 
     asyncio.run(asyncio.wait_for(check(), 180))
+
+
+@pytest.mark.parametrize("user", [".", "..", "a.b", "a/b", "~", "\x01"])
+def test_each_name_of_a_user_has_a_node(user: str) -> None:
+    """One that the store refused would fail all users of a request, of whom some are changed by then."""
+
+    async def check() -> None:
+        store = EmbeddedStore(MemoryPersistence(), SystemClock(), SystemRandom())
+        store.start()
+        session = await LocalStore.connect(store)
+        for path in ("/config", "/config/changes", "/config/users"):
+            await session.create(path)
+        security = StoredSecurity(lambda: session, SystemClock(), None)
+        await security.open()
+        credential = ScramCredential.of_password(MECHANISMS["SCRAM-SHA-256"], "pw", b"salt", 4096)
+        await future_of(security.alter_user(user, lambda before: {**before, "SCRAM-SHA-256": credential}))
+        again = StoredSecurity(lambda: session, SystemClock(), None)
+        await again.open()
+        assert again.credential("SCRAM-SHA-256", user) == credential
+        assert stored.desanitized(stored.sanitized(user)) == user
+        await store.close()
+
+    asyncio.run(check())
