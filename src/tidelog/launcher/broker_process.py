@@ -64,6 +64,15 @@ class BrokerProcess:
         finally:
             os.close(end)
         assert self._process.stdout is not None
+        try:
+            self._pidfd = os.pidfd_open(self._process.pid)
+        except BaseException:
+            # Nobody would hear of its end, nor of its life: it would keep port and data from the next one.
+            self._process.kill()
+            self._process.wait()
+            self._process.stdout.close()
+            os.close(self._pipe)
+            raise
         self._output = self._process.stdout.fileno()
         self._read = b""
         self.session: SessionKey | None = None
@@ -72,7 +81,6 @@ class BrokerProcess:
         """host:port where the broker serves metrics, once it is ready; None where it does not."""
         os.set_blocking(self._output, False)
         self._loop.add_reader(self._output, self._output_came)
-        self._pidfd = os.pidfd_open(self._process.pid)
         self._loop.add_reader(self._pidfd, self._ended)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import re
@@ -27,6 +28,7 @@ from tests.waiting import until
 from tidelog import cli
 from tidelog.broker.failure import BrokerFailed
 from tidelog.config.broker_config import BrokerConfig
+from tidelog.launcher.broker_process import BrokerProcess
 from tidelog.launcher.plan import Plan
 from tidelog.launcher.supervisor import Supervisor
 
@@ -311,3 +313,20 @@ def test_the_supervisor_loads_no_broker() -> None:
     code = "import sys, tidelog.launcher.supervisor; print('tidelog.broker.runtime' in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180, check=True)
     assert ended.stdout == "False\n"
+
+
+def test_a_process_that_cannot_be_watched_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would hold the broker's port and data against each further one, and nobody would know of it."""
+
+    def refuse(pid: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async def main() -> None:
+        before = sorted(os.listdir("/proc/self/fd"))
+        monkeypatch.setattr(os, "pidfd_open", refuse)
+        with pytest.raises(OSError, match="Too many open files"):
+            BrokerProcess(str(tmp_path / "broker.properties"), str(tmp_path / "broker.log"), "info")
+        assert children(os.getpid()) == []
+        assert sorted(os.listdir("/proc/self/fd")) == before
+
+    asyncio.run(main())
