@@ -50,6 +50,7 @@ RESTART_DELAY_S_MAX: Final = 10.0
 STEADY_S: Final = 30.0
 KNOWN_S_MAX: Final = 60.0
 """Seconds until every broker must know of every other."""
+DEATHS_KEPT: Final = 100
 LOOK_INTERVAL_S: Final = 0.01
 """Between two looks at what sends no event."""
 
@@ -101,7 +102,7 @@ class Supervisor:
         self._disk = SystemDisk()
         self.store = cluster_store(plan, SystemClock(), SystemRandom(), self._disk, SystemNetwork())
         self.deaths: list[str] = []
-        """What is known of each broker that ended by itself, in the order of their ends."""
+        """What is known of each broker that ended by itself, in the order of their ends; the last DEATHS_KEPT."""
 
     @property
     def addresses(self) -> dict[int, str]:
@@ -250,6 +251,7 @@ class Supervisor:
             return
         reason = f"broker {broker.id} {process.ending}"
         self.deaths.append(reason)
+        del self.deaths[:-DEATHS_KEPT]
         if not self._restart:
             logger.error("%s", reason)
             return

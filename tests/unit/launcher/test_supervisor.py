@@ -16,6 +16,8 @@ import urllib.request
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import uvloop
@@ -30,7 +32,7 @@ from tidelog.broker.failure import BrokerFailed
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.launcher.broker_process import BrokerProcess
 from tidelog.launcher.plan import Plan
-from tidelog.launcher.supervisor import Supervisor
+from tidelog.launcher.supervisor import DEATHS_KEPT, Supervisor
 
 
 def broker_ids(bootstrap: str) -> list[int]:
@@ -328,5 +330,34 @@ def test_a_process_that_cannot_be_watched_does_not_run(tmp_path: Path, monkeypat
             BrokerProcess(str(tmp_path / "broker.properties"), str(tmp_path / "broker.log"), "info")
         assert children(os.getpid()) == []
         assert sorted(os.listdir("/proc/self/fd")) == before
+
+    asyncio.run(main())
+
+
+def test_of_deaths_the_last_ones_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that cannot start dies every ten seconds, for as long as nobody looks: that must not fill the memory."""
+
+    class Dead:
+        session = None
+
+        def __init__(self, number: int) -> None:
+            self.exited = asyncio.get_running_loop().create_future()
+            self.exited.set_result(1)
+            self.ending = f"ended with exit code 1: {number}"
+
+    async def nothing(broker_id: int, key: object = None) -> None:
+        pass
+
+    async def main() -> None:
+        supervisor = Supervisor(Plan(str(tmp_path), (0,)), restart=False)
+        monkeypatch.setattr(supervisor.store, "end_broker_session", nothing)
+        supervisor._started = True
+        with socket.socket() as port:
+            broker: Any = SimpleNamespace(id=0, port=port, wanted=True, process=None, settled=asyncio.Event())
+            for number in range(DEATHS_KEPT + 5):
+                process: Any = Dead(number)
+                await supervisor._watch(broker, process)
+        assert len(supervisor.deaths) == DEATHS_KEPT
+        assert supervisor.deaths[-1] == f"broker 0 ended with exit code 1: {DEATHS_KEPT + 4}"
 
     asyncio.run(main())
