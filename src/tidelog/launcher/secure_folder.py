@@ -354,12 +354,16 @@ def _write_whole(path: str, files: Mapping[str, str]) -> None:
 
 
 def _write(path: str, text: str, mode: int = 0o600) -> None:
-    """A new file, on the disk when this returns. FileExistsError, OSError."""
+    """A new file, on the disk when this returns; whole or not at all. FileExistsError, OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(descriptor)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+    except BaseException:
+        os.unlink(path)
+        raise
 
 
 def _text(path: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.properties import parse
 from tidelog.launcher.certificates import check_host
 from tidelog.launcher.plan import Plan
-from tidelog.launcher.secure_folder import SecureFolder, UnusableFolder, add_hosts, make, renew
+from tidelog.launcher.secure_folder import SecureFolder, UnusableFolder, add_hosts, make, renew, write_client_files
 from tidelog.security.initial_users import InitialUsers
 from tidelog.security.scram import MECHANISMS, ScramCredential
 
@@ -123,6 +125,24 @@ def test_an_addition_that_broke_off_is_done_again(tmp_path: Path) -> None:
     add_hosts(folder, ["10.0.0.12"])
     assert SecureFolder.read(folder).hosts == ("10.0.0.11", "10.0.0.12")
     assert (tmp_path / "s" / "brokers" / "10.0.0.13.properties").read_text() == "by hand"
+
+
+def test_a_full_disk_leaves_no_half_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be found there already by the next attempt, which refuses to overwrite it."""
+    folder = f"{tmp_path}/s"
+    make(folder, ["10.0.0.11"], [])
+
+    def refuse(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuse)
+        with pytest.raises(UnusableFolder, match="No space left"):
+            add_hosts(folder, ["10.0.0.12"])
+        with pytest.raises(UnusableFolder, match="No space left"):
+            write_client_files(folder, "carol", "secret")
+    add_hosts(folder, ["10.0.0.12"])
+    assert len(write_client_files(folder, "carol", "secret")) == 2
 
 
 def test_certificates_are_renewed(tmp_path: Path) -> None:
