@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import Final
 
 from tidelog.client import admin
-from tidelog.client.admin import AlterOperation, ConfigChange, ConfigResource, ResourceType
+from tidelog.client.admin import AlterOperation, ConfigChange, ConfigEntry, ConfigResource, ConfigSource, ResourceType
 from tidelog.client.operations import Operation
 from tidelog.client.routing import Routing
 from tidelog.model.errors import KafkaError
@@ -38,9 +38,9 @@ def uncordon_broker(routing: Routing, broker_id: int) -> Operation[None]:
     known = yield from _settings(routing, broker_id)
     changes = []
     if BROKER_CORDONED in known:
-        changes.append(ConfigChange(BROKER_CORDONED, None, AlterOperation.DELETE))
-    if ALL_DIRECTORIES in _listed(known.get(CORDONED)):
-        changes.append(ConfigChange(CORDONED, None, AlterOperation.DELETE))
+        changes.append(_taken_back(known[BROKER_CORDONED], "false"))
+    if CORDONED in known and ALL_DIRECTORIES in _listed(known[CORDONED].value):
+        changes.append(_taken_back(known[CORDONED], ""))
     if changes:
         yield from _alter(routing, broker_id, changes)
 
@@ -50,24 +50,33 @@ def cordon_directories(routing: Routing, broker_id: int, paths: Collection[str],
     known = yield from _settings(routing, broker_id)
     if CORDONED not in known:
         raise NoCordons(f"broker {broker_id} has no cordoned log directories: Kafka has them from 4.3 on")
-    before = _listed(known[CORDONED])
+    before = _listed(known[CORDONED].value)
     after = [*before, *(each for each in paths if each not in before)] if on else [e for e in before if e not in paths]
     value = ",".join(after)
-    change = ConfigChange(CORDONED, value) if value else ConfigChange(CORDONED, None, AlterOperation.DELETE)
+    change = ConfigChange(CORDONED, value) if value else _taken_back(known[CORDONED], "")
     yield from _alter(routing, broker_id, [change])
+
+
+def _taken_back(entry: ConfigEntry, without: str) -> ConfigChange:
+    """What ends a cordon: nothing is set any more, or, where the broker's file or the default of all brokers would
+    cordon it then, the value that means `without` one."""
+    below = next((each.value for each in entry.synonyms if each.source is not ConfigSource.DYNAMIC_BROKER_CONFIG), None)
+    if (below or without) == without:
+        return ConfigChange(entry.name, None, AlterOperation.DELETE)
+    return ConfigChange(entry.name, without)
 
 
 def _listed(value: str | None) -> list[str]:
     return [each.strip() for each in (value or "").split(",") if each.strip()]
 
 
-def _settings(routing: Routing, broker_id: int) -> Operation[dict[str, str | None]]:
+def _settings(routing: Routing, broker_id: int) -> Operation[dict[str, ConfigEntry]]:
     resource = ConfigResource(ResourceType.BROKER, str(broker_id))
     answers = yield from admin.describe_configs(routing, [resource], keys=_KEYS)
     answer = answers[resource]
     if isinstance(answer, KafkaError):
         raise answer
-    found = {entry.name: entry.value for entry in answer}
+    found = {entry.name: entry for entry in answer}
     if not found:
         raise NoCordons(
             f"broker {broker_id} has no setting for it: Kafka has one from 4.3 on (cordoned.log.dirs). `tidelog plan "
