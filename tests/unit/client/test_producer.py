@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import socket
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,13 +16,16 @@ from tests.unit.client.log_broker import LogBroker
 from tests.unit.client.scripted_broker import DROP, HeldAnswers, ScriptedBroker
 from tests.waiting import eventually
 
+from tidelog.client.addresses import Address
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import BatchRefused, ConnectionFailed, ProducerClosed, RefusedWithBatch, RequestTimedOut
+from tidelog.client.operations import Purpose
 from tidelog.client.partitioners import InvalidPartition, Partitions, partition_for_key
 from tidelog.client.producer import Producer, ProducerSettings, sender
 from tidelog.client.producer import producer as producer_module
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
+from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.records.batch import Codec, read_header
 
@@ -230,6 +235,61 @@ async def test_without_acks_nothing_is_waited_for() -> None:
             assert place.offset == -1
             await eventually(lambda: broker.end(0) == 1)
         assert [record.value for record in broker.records(0)] == [b"v"]
+
+
+def _led_elsewhere(broker: ScriptedBroker, former_port: int) -> Callable[[Any, int], Any]:
+    """A handler of Metadata: partition 0 of `t` is led by a former broker until `broker.moved` is set."""
+
+    def metadata(request: Any, version: int) -> Any:
+        answer = broker.metadata(request, version)
+        kind = messages.MetadataResponse.MetadataResponseBroker
+        answer.brokers.append(kind(node_id=2, host="127.0.0.1", port=former_port))
+        if not getattr(broker, "moved", False):
+            for topic in answer.topics:
+                for partition in topic.partitions:
+                    partition.leader_id, partition.leader_epoch = 2, 2 if version >= 7 else -1
+        return answer
+
+    return metadata
+
+
+async def test_without_acks_a_leader_that_is_gone_is_left_at_once() -> None:
+    """acks=0: no answer tells of another leader, so what cannot be sent has to."""
+    with LogBroker(partitions=1) as broker:
+        with socket.create_server(("127.0.0.1", 0)) as nobody:
+            former_port = nobody.getsockname()[1]
+        broker.handlers[ApiKey.METADATA] = _led_elsewhere(broker, former_port)
+        settings = ProducerSettings(acks=0, metadata_max_age_s=1_000)
+        async with Cluster(broker.bootstrap) as cluster:
+            producer = Producer(cluster, settings)
+            async with producer:
+                await producer.require("t")
+                broker.moved = True  # type: ignore[attr-defined]
+                with pytest.raises(ConnectionFailed):
+                    await (await producer.send("t", b"lost")).place()
+                await (await producer.send("t", b"v")).place()
+                producer._failure = None
+            await eventually(lambda: [record.value for record in broker.records(0)] == [b"v"])
+
+
+async def test_without_acks_a_connection_that_is_closed_is_an_answer() -> None:
+    """acks=0: a broker that leads the partition no more closes the connection, so that clients look where it went."""
+    with LogBroker(partitions=1) as broker, ScriptedBroker({ApiKey.PRODUCE: lambda request, version: DROP}) as former:
+        for each in (broker, former):
+            each.handlers[ApiKey.METADATA] = _led_elsewhere(broker, former.port)
+        settings = ProducerSettings(acks=0, metadata_max_age_s=1_000)
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, settings) as producer:
+            await producer.require("t")
+            broker.moved = True  # type: ignore[attr-defined]
+            partition, address = TopicPartition("t", 0), Address("127.0.0.1", former.port)
+            for _ in range(2):
+                await (await producer.send("t", b"perhaps lost")).place()
+                await eventually(lambda: not cluster.is_connected(address, Purpose.PRODUCE))
+            await eventually(
+                lambda: (leader := cluster.routing.leader(partition)) is not None and leader.broker_id == 1
+            )
+            await (await producer.send("t", b"v")).place()
+            await eventually(lambda: b"v" in [record.value for record in broker.records(0)])
 
 
 async def test_memory_is_bounded_and_senders_wait() -> None:

@@ -376,10 +376,16 @@ class Sender:
         )
         is_explicit = transactions is not None and not transactions.implicit
         message = _explicit(request) if is_explicit else request
+        if settings.acks == 0 and not self._cluster.is_connected(address, Purpose.PRODUCE):
+            # Without answers brokers refuse by closing the connection: the partitions may be led elsewhere by now.
+            self._want_leaders(batches)
         outcome = await self._cluster.call(Call(address, message, timeout_s, Purpose.PRODUCE))
         by_partition = {batch.topic_partition: batch for batch in batches}
         if isinstance(outcome, (ConnectionFailed, RequestTimedOut)):
             if settings.acks == 0:
+                for batch in batches:
+                    self.queues[batch.topic_partition].needs_leader = True
+                self._want_leaders(batches)
                 raise outcome
             for batch in batches:
                 self._retry(batch, outcome, is_uncertain=True)
@@ -392,6 +398,10 @@ class Sender:
             self._answered(batch, answer, topic_ids[batch.topic_partition.topic])
         for batch in by_partition.values():
             self._retry(batch, leaderless(batch.topic_partition), is_uncertain=False)
+
+    def _want_leaders(self, batches: list[Batch]) -> None:
+        for batch in batches:
+            self._topics.want(batch.topic_partition.topic)
 
     def _answered(self, batch: Batch, answer: Produced, topic_id: TopicId) -> None:
         queue, code = self.queues[batch.topic_partition], answer.code
