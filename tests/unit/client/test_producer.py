@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.unit.client.group_broker import GroupBroker
 from tests.unit.client.log_broker import LogBroker
-from tests.unit.client.scripted_broker import DROP, HeldAnswers, ScriptedBroker
+from tests.unit.client.scripted_broker import DROP, SILENCE, HeldAnswers, ScriptedBroker
 from tests.waiting import eventually
 
 from tidelog.client.addresses import Address
@@ -685,3 +685,20 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> No
     """With the setting's name."""
     with pytest.raises(ValueError, match=next(iter(settings))):
         ProducerSettings(**settings)
+
+
+async def test_a_close_that_is_cancelled_leaves_no_record_without_an_answer() -> None:
+    """Another task may wait for it."""
+    with LogBroker(partitions=1) as broker:
+        broker.fail_next[ApiKey.PRODUCE] = [SILENCE]
+        async with Cluster(broker.bootstrap) as cluster:
+            producer = Producer(cluster)
+            await producer.__aenter__()
+            delivery = await producer.send("t", b"v")
+            await eventually(lambda: broker.asked(ApiKey.PRODUCE))
+            closing = asyncio.create_task(producer.__aexit__(ValueError, ValueError(), None))
+            await asyncio.sleep(0)  # It waits for its requests to end.
+            closing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+            assert isinstance(delivery.outcome, ProducerClosed)

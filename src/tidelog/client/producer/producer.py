@@ -109,9 +109,11 @@ class Producer:
             elif error is None and not self._sender.closed:
                 await self._drain()
         finally:
-            await self._sender.close()
-            if self._transactions is not None:
-                self._transactions.close()
+            try:
+                await self._sender.close()
+            finally:
+                if self._transactions is not None:
+                    self._transactions.close()
 
     @property
     def statistics(self) -> ProducerStatistics:

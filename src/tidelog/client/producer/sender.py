@@ -144,9 +144,11 @@ class Sender:
         tasks = [task for task in (self._task, self._renewing, *self._requests) if task is not None]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._topics.close()
-        self._fail_all(ProducerClosed("the producer was closed before this record was acknowledged"))
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._topics.close()
+        finally:  # Also for a caller that is cancelled here: other tasks wait for their records, and for room.
+            self._fail_all(ProducerClosed("the producer was closed before this record was acknowledged"))
 
     def _fail_all(self, error: Exception) -> None:
         for queue in list(self._active.values()):
