@@ -190,11 +190,18 @@ def _principals(names: Sequence[str]) -> list[Principal]:
 
 def _local(milliseconds: int) -> str:
     """A time for people, where they are."""
-    return datetime.datetime.fromtimestamp(milliseconds / 1000).strftime("%Y-%m-%d %H:%M")
+    return _date(milliseconds, "%Y-%m-%d %H:%M")
 
 
 def _kafkas_date(milliseconds: int) -> str:
-    return datetime.datetime.fromtimestamp(milliseconds / 1000).strftime("%Y-%m-%dT%H:%M")
+    return _date(milliseconds, "%Y-%m-%dT%H:%M")
+
+
+def _date(milliseconds: int, form: str) -> str:
+    try:
+        return datetime.datetime.fromtimestamp(milliseconds / 1000).strftime(form)
+    except (ValueError, OverflowError, OSError):
+        return "after the year 9999"  # Where brokers let tokens live so long, operators mean for ever.
 
 
 def _kafkas(principals: Sequence[Principal]) -> str:

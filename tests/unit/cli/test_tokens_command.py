@@ -14,6 +14,8 @@ from tests.unit.cli.conftest import Outcome, Tidelog
 from tidelog import cli
 from tidelog.testing import Cluster
 
+ALICE = "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=alice\nsasl.password=alice-secret\n"
+
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[str]:
@@ -25,9 +27,7 @@ def secured() -> Iterator[str]:
 def alices(secured: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Tidelog:
     """The command line, as alice."""
     file = tmp_path / "alice.properties"
-    file.write_text(
-        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=alice\nsasl.password=alice-secret\n"
-    )
+    file.write_text(ALICE)
 
     def run(*arguments: str, config: Path = file) -> Outcome:
         capsys.readouterr()
@@ -97,3 +97,20 @@ def test_kafkas_words(alices: Tidelog) -> None:
 def test_what_is_no_duration_is_wrong_usage(alices: Tidelog) -> None:
     assert alices("tokens", "create", "--max-lifetime", "7 days").code == 2
     assert "--for 'soon' is no duration" in alices("tokens", "renew", "x", "--for", "soon").err
+
+
+@pytest.mark.parametrize("lifetime_ms", [315_360_000_000_000])
+def test_tokens_for_longer_than_calendars_go(
+    lifetime_ms: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Brokers that let tokens live for ever, as it is often said: the token that was made is shown all the same."""
+    bounds = dict.fromkeys(("delegation.token.max.lifetime.ms", "delegation.token.expiry.time.ms"), str(lifetime_ms))
+    file = tmp_path / "alice.properties"
+    file.write_text(ALICE)
+    with Cluster({**SECURED, **LISTENERS, "delegation.token.secret.key": "of-the-cluster", **bounds}) as cluster:
+        for form in ("table", "kafka", "json"):
+            for command in (["create"], ["list"]):
+                arguments = ["tokens", *command, "-o", form, "-b", cluster.bootstrap, "--command-config", str(file)]
+                assert cli.run(arguments) == 0, (command, form, capsys.readouterr().err)
+        made = capsys.readouterr().out
+    assert 'password="' in made
