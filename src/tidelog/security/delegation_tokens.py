@@ -33,6 +33,7 @@ CONTAINERS: Final = (ROOT, TOKENS, CHANGES)
 _VERSION: Final = 3
 _REQUESTER_SINCE: Final = 3
 _USER: Final = "User"
+_INT64_MAX: Final = (1 << 63) - 1
 ID_BYTES: Final = 16
 
 
@@ -83,7 +84,7 @@ def new_token(
     named = tuple(renewers)
     if any(renewer.type != _USER for renewer in named):
         raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
-    max_ms = now_ms + _bounded(wanted_max_ms, lifetimes.max_ms)
+    max_ms = _later(now_ms, _bounded(wanted_max_ms, lifetimes.max_ms))
     token_id = format_id(dashless_id(id_bytes))
     return DelegationToken(token_id, owner, requester, named, now_ms, max_ms, min(max_ms, now_ms + lifetimes.expiry_ms))
 
@@ -132,6 +133,11 @@ def password_of(token_bytes: bytes) -> str:
 def _require_right(token: DelegationToken, principal: Principal) -> None:
     if not token.belongs_to(principal):
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
+
+
+def _later(now_ms: int, period_ms: int) -> int:
+    """So long after `now_ms`, but no later than answers can say: Java's largest long is a period, too."""
+    return min(now_ms + period_ms, _INT64_MAX)
 
 
 def _bounded(wanted_ms: int, max_ms: int) -> int:
