@@ -47,7 +47,10 @@ def token_source(properties: Mapping[str, str]) -> TokenSource | IssuedTokens:
             "FileJwtRetriever, or give ClientSecurity a TokenSource"
         )
     url = properties.get(URL, "").strip()
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise UnsupportedSecurity(f"{URL}: {url}: {error}") from error
     if parts.scheme == "file":
         path = Path(unquote(parts.path))
         return TokenSource(lambda: path.read_text().strip())

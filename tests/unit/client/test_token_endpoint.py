@@ -264,6 +264,7 @@ def test_names_of_java_and_librdkafka(issuer: Issuer, names: str) -> None:
     [
         ({"sasl.oauthbearer.client.credentials.client.secret": ""}, "needs sasl.oauthbearer.client.credentials"),
         ({"sasl.oauthbearer.token.endpoint.url": "ftp://x"}, "an https:// URL"),
+        ({"sasl.oauthbearer.token.endpoint.url": "https://[::1/token"}, "https://\\[::1/token: Invalid IPv6 URL"),
         ({"sasl.oauthbearer.jwt.retriever.class": f"{PACKAGE}.JwtBearerJwtRetriever"}, "JwtBearerJwtRetriever is not"),
         ({"sasl.login.read.timeout.ms": "soon"}, "sasl.login.read.timeout.ms: 'soon'"),
         ({"https.ca.location": "/nowhere.pem"}, "/nowhere.pem cannot be read"),
