@@ -122,18 +122,18 @@ class ClientSecurity:
         def prepare() -> None:
             try:
                 credentials.prepare()
-            except (ValueError, OSError) as error:
+            except Exception as error:  # As of `log_in`.
                 raise _no_token(error) from error
 
         return prepare
 
     def log_in(self) -> SaslClient | None:
-        """Begins the authentication of one connection; None where there is none."""
+        """Begins the authentication of one connection; None where there is none. AuthenticationError."""
         if self._credentials is None:
             return None
         try:
             return self._credentials.begin(secrets.token_urlsafe(_NONCE_BYTES))
-        except (ValueError, OSError) as error:
+        except Exception as error:  # A user's own source of tokens raises what its library has.
             raise _no_token(error) from error
 
 

@@ -11,10 +11,14 @@ from pathlib import Path
 import pytest
 
 from tidelog import cli
+from tidelog.client.addresses import Address
 from tidelog.client.blocking import BlockingCluster
+from tidelog.client.blocking_connection import BlockingConnection
 from tidelog.client.cluster import Cluster as ClientCluster
+from tidelog.client.connection import Connection
 from tidelog.client.errors import AuthenticationError, UnsupportedSecurity
 from tidelog.client.security import ClientSecurity
+from tidelog.security.sasl_client import TokenSource
 from tidelog.testing import Cluster
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -128,3 +132,19 @@ def test_commands_take_a_properties_file(address: str, tmp_path: Path, capsys: p
     assert cli.run(["topics", "list", "--command-config"]) == cli.WRONG_USAGE
     with contextlib.redirect_stderr(io.StringIO()):
         assert cli.run(["dump", "--command-config", str(file), "x"]) == cli.WRONG_USAGE
+
+
+async def test_whatever_a_users_own_source_of_tokens_raises_is_a_failed_login() -> None:
+    """Heartbeats and commits know what connections raise: an error of a library that they do not know ended them."""
+
+    class RefreshError(Exception):
+        """As libraries for tokens have it."""
+
+    def refuse() -> str:
+        raise RefreshError("the instance has no role")
+
+    security = ClientSecurity("SASL_PLAINTEXT", TokenSource(refuse))
+    with pytest.raises(AuthenticationError, match="no bearer token to log in with: the instance has no role"):
+        await Connection.connect(Address("127.0.0.1", 9), security=security)
+    with pytest.raises(AuthenticationError, match="the instance has no role"):
+        BlockingConnection(Address("127.0.0.1", 9), client_id="test", security=security)
