@@ -61,16 +61,22 @@ def _evenly(layout: Layout, pins: Mapping[int, int]) -> tuple[CountFlow, Bounds,
     """All brokers as even as rules let them be."""
     flow = _flow(layout, pins)
     groups = [_together(layout, flow)]
-    while True:
-        bounds = _even_bounds(flow, groups)
-        stuck = flow.solve(bounds)
-        if stuck is None:
-            return flow, bounds, groups
+    bounds = _even_bounds(flow, groups)
+    while (stuck := flow.solve(bounds)) is not None:
         split = _split(flow, groups, stuck)
         if len(split) == len(groups):
             raise PlanRefused(_why(layout, flow, stuck))
         groups = split
+        # On from here: totals of groups hold once they have exchanged all they can, and only then another cut is right.
+        flow = flow.begun_here()
+        bounds = _even_bounds(flow, groups)
+    if len(groups) > 1:
+        # Within the bounds of all groups, the fewest moves are found from where replicas were.
         flow = _flow(layout, pins)
+        bounds = _even_bounds(flow, groups)
+        stuck = flow.solve(bounds)
+        assert stuck is None, "these bounds were met"
+    return flow, bounds, groups
 
 
 def _loosely(layout: Layout, pins: Mapping[int, int]) -> tuple[CountFlow, Bounds, list[Group]]:

@@ -74,8 +74,9 @@ class CountFlow:
         self._racks = racks
         self._rack_count = rack_count
         self._pins = pins or {}
+        self._extra = list(extra) if extra is not None else [0] * bins
         self.places: list[set[int]] = []
-        self.counts = list(extra) if extra is not None else [0] * bins
+        self.counts = list(self._extra)
         """Of each bin, those of `extra` too."""
         self._old: list[dict[int, None]] = [{} for _ in range(bins)]
         self._new: list[dict[int, None]] = [{} for _ in range(bins)]
@@ -247,6 +248,23 @@ class CountFlow:
             if stuck is not None:
                 return stuck
             round.push()
+
+    def begun_here(self) -> CountFlow:
+        """The same items as they are now, for other bounds: what brought them here is no cost, and may be undone.
+
+        After a change of bounds this flow would not be of least cost for them, which a round relies on.
+        """
+        return CountFlow(
+            self.bins,
+            [sorted(places) for places in self.places],
+            self.needs,
+            may_enter=lambda item, entering: entering in self.former[item] or self._may_enter(item, entering),
+            gone=self._gone,
+            racks=self._racks,
+            rack_count=self._rack_count,
+            extra=self._extra,
+            pins=self._pins,
+        )
 
     @property
     def cost(self) -> int:

@@ -16,20 +16,17 @@ def settle_leaders(layout: Layout) -> int:
     candidates = [frozenset(broker for broker in layout.replicas[item] if live[broker]) for item in able]
     first = [next(broker for broker in layout.replicas[item] if live[broker]) for item in able]
     groups = [(frozenset(place for place, may in enumerate(live) if may), len(able))]
-    while True:
-        flow = CountFlow(
+
+    def undecided() -> CountFlow:
+        return CountFlow(
             len(layout.brokers),
             [[broker] for broker in first],
             [1] * len(able),
             may_enter=lambda item, broker: broker in candidates[item],
         )
-        bounds = Bounds(list(flow.counts), list(flow.counts))
-        for brokers, total in groups:
-            for broker in brokers:
-                bounds.low[broker], bounds.high[broker] = total // len(brokers), -(-total // len(brokers))
-        stuck = flow.solve(bounds)
-        if stuck is None:
-            break
+
+    flow = undecided()
+    while (stuck := flow.solve(_bounds(flow, groups))) is not None:
         split = [
             (part, sum(flow.counts[broker] for broker in part))
             for brokers, _ in groups
@@ -38,8 +35,24 @@ def settle_leaders(layout: Layout) -> int:
         ]
         assert len(split) > len(groups), "the excess cannot get to all brokers"
         groups = split
+        # On from here: totals of groups hold once they have exchanged all they can, and only then another cut is right.
+        flow = flow.begun_here()
+    if len(groups) > 1:
+        # Within the bounds of all groups, the fewest changes are found from the leaders of before.
+        flow = undecided()
+        stuck = flow.solve(_bounds(flow, groups))
+        assert stuck is None, "these bounds were met"
     changes = 0
     for item, places in zip(able, flow.places, strict=True):
         [leader] = places
         changes += layout.lead(item, leader)
     return changes
+
+
+def _bounds(flow: CountFlow, groups: list[tuple[frozenset[int], int]]) -> Bounds:
+    """Floor and ceiling of each group's average; brokers of no group lead nothing."""
+    bounds = Bounds(list(flow.counts), list(flow.counts))
+    for brokers, total in groups:
+        for broker in brokers:
+            bounds.low[broker], bounds.high[broker] = total // len(brokers), -(-total // len(brokers))
+    return bounds

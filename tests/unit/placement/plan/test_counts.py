@@ -252,3 +252,38 @@ def test_moves_are_those_of_a_solver() -> None:
             replicas.append(list({id % 4: id for id in order}.values())[:3])
         plan = make_plan(state_of(replicas, racks=racks), Goals(balance=(Balance.COUNTS,))).plan
         assert (plan.replica_moves, plan.moves_least) == (optimum(replicas, racks),) * 2
+
+
+def counted(state: ClusterState, goals: Goals) -> tuple[list[int], list[int], int]:
+    """After a plan that claims to be the least: replicas of brokers, what they lead by preference, and the moves."""
+    planned = make_plan(state, goals).plan
+    assert planned.moves_least == planned.replica_moves
+    after = {partition.key: partition.replicas for partition in state.partitions.values()}
+    after |= {move.key: move.replicas_to for move in planned.moves}
+    held = [sum(broker in replicas for replicas in after.values()) for broker in state.brokers]
+    led = [sum(broker == replicas[0] for replicas in after.values()) for broker in state.brokers]
+    return held, led, planned.replica_moves
+
+
+def test_what_cannot_be_even_is_as_even_as_rules_let_it_be() -> None:
+    """Broker 2 gets nothing, so 0 and 3 get what 1 and 4 can give, and 1 is not left with more than that."""
+    movable, left = [(4, 1, 3)] * 50, [(0, 3, 1), (4,), (1,), (4, 1)] * 50
+    state = ClusterState.of(
+        brokers=[BrokerState(broker, rack, cordoned=broker in (1, 2)) for broker, rack in enumerate("abbba")],
+        topics=[TopicState("t"), TopicState("left")],
+        partitions=[
+            PartitionState(topic, number, brokers, brokers[0], brokers)
+            for topic, lists in (("t", movable), ("left", left))
+            for number, brokers in enumerate(lists)
+        ],
+    )
+    held, _, moves = counted(state, Goals(balance=(Balance.COUNTS,), leave=frozenset({"left"})))
+    assert (held, moves) == ([100, 150, 0, 100, 150], 50)
+
+
+def test_leaders_that_cannot_be_even_are_as_even_as_can_be() -> None:
+    """Broker 4 leads what no other live one has, 2 and 3 the rest: nothing else of it, though 1 leads nothing."""
+    replicas = [(4, 3), (4, 2, 3), (4,), (4, 0), (4,), (2, 3)] * 50
+    state = state_of(replicas, racks=[None] * 5, offline=[0])
+    _, led, _ = counted(state, Goals(balance=(Balance.LEADERS,)))
+    assert led == [0, 0, 75, 75, 150]
