@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, calcsize, unpack_from
-from typing import Any
+from typing import Any, Final
 
 from tidelog.protocol import wire
 from tidelog.protocol.classes import Message, empty, is_made_anew
 from tidelog.protocol.schema import FIXED, Field
 from tidelog.protocol.source import Layout, Source
+
+_BOUNDED: Final = ("request", "data")
+"""Kinds of messages that anybody can send, whose elements are counted (`wire.ELEMENTS_MAX`)."""
+_UNBOUNDED: Final = frozenset({"LeaderAndIsrRequest", "StopReplicaRequest", "UpdateMetadataRequest"})
+"""Requests of the controller about all partitions of a cluster, by the listener between brokers only."""
 
 
 def compile_decoder(cls: type[Message], version: int) -> Callable[[Any, int, int], tuple[Any, int]]:
@@ -27,20 +32,27 @@ def decoder_source(cls: type[Message], version: int) -> Source:
     """Its text and globals."""
     source = Source()
     source.scope.update(cls.STRUCTS | wire.HELPERS, new=object.__new__, root=cls, unpack_from=unpack_from)
-    generator = _Generator(source, Layout(version, cls.SCHEMA.is_flexible(version)))
+    is_bounded = cls.KIND in _BOUNDED and cls.__name__ not in _UNBOUNDED
+    generator = _Generator(source, Layout(version, cls.SCHEMA.is_flexible(version)), is_bounded=is_bounded)
     with source.block("def decode(d, p, end):"):
+        if is_bounded:
+            source.add("left = ELEMENTS_MAX")
         generator.struct("o", "root", cls.SCHEMA.fields, cls.__name__)
         source.add("return o, p")
     return source
 
 
 class _Generator:
-    """Writes the body. Names in it: d data, p position, n a length, e the end of a value, o, o1, ... objects."""
+    """Writes the body. Names in it: d data, p position, n a length, e the end of a value, o, o1, ... objects.
 
-    def __init__(self, source: Source, layout: Layout) -> None:
+    `is_bounded`: `left` counts down the elements that the message may still have.
+    """
+
+    def __init__(self, source: Source, layout: Layout, *, is_bounded: bool) -> None:
         self._source = source
         self._add = source.add
         self._layout = layout
+        self._is_bounded = is_bounded
         self._run: list[tuple[str, str]] = []
 
     def struct(self, target: str, constructor: str, fields: tuple[Field, ...], path: str) -> None:
@@ -127,12 +139,21 @@ class _Generator:
         def value() -> None:
             with self._source.block(f"if not 0 <= n <= (end - p) // {size}:"):
                 self._add(f"raise bad_length({path!r}, n, end - p)")
+            self._count("n", path)
             if field.type in FIXED and field.type != "uuid":
                 self._numbers(place, field)
             else:
                 self._elements(place, field, path)
 
         self._unless_null(place, field, value)
+
+    def _count(self, elements: str, path: str) -> None:
+        """Refuses a message that has too many elements, before any of these is made."""
+        if not self._is_bounded:
+            return
+        self._add(f"left -= {elements}")
+        with self._source.block("if left < 0:"):
+            self._add(f"raise too_many({path!r})")
 
     def _numbers(self, place: str, field: Field) -> None:
         letter, size = FIXED[field.type]
@@ -177,6 +198,7 @@ class _Generator:
         if not known:
             with self._source.block("if n:"):
                 self._add(f"{target}.unknown_tagged_fields, p = read_unknown_tags(d, p, end, n)")
+                self._count(f"len({target}.unknown_tagged_fields)", path)
             with self._source.block("else:"):
                 self._add(f"{target}.unknown_tagged_fields = ()")
             return
@@ -186,6 +208,7 @@ class _Generator:
         self._add(f"{target}.unknown_tagged_fields = ()")
         with self._source.block("if n:"):
             self._add(f"{found}, {after} = read_tags(d, p, end, n)")
+            self._count(f"len({found})", path)
             with self._source.block(f"for {tag}, {start}, {stop} in {found}:"):
                 for index, field in enumerate(known):
                     with self._source.block(f"{'el' if index else ''}if {tag} == {field.tag}:"):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.protocol.errors import InvalidMessage
 from tidelog.protocol.wire import (
+    ELEMENTS_MAX,
     STRING_SIZE_MAX,
     UVARINTS,
     Buffer,
@@ -22,6 +23,7 @@ from tidelog.protocol.wire import (
     more_of_uvarint,
     read_unknown_tags,
     too_long,
+    too_many,
     uvarint,
     write_tags,
 )
@@ -51,6 +53,13 @@ def request_encoder(cls: type[Message], version: int) -> Callable[[Any, Callable
     return _compact_encoder(by_id=version >= 13) if version >= 9 else _classic_encoder(version)
 
 
+def _less(left: int, elements: int) -> int:
+    """What is left of the elements that a request may have."""
+    if elements > left:
+        raise too_many("ProduceRequest")
+    return left - elements
+
+
 def _classic_decoder(cls: Any, version: int) -> Callable[[Buffer, int, int], tuple[Any, int]]:
     new, topic_class, partition_class = object.__new__, cls.TopicProduceData, cls.PartitionProduceData
     has_transactional_id = version >= 3
@@ -73,6 +82,7 @@ def _classic_decoder(cls: Any, version: int) -> Callable[[Buffer, int, int], tup
         position += 10
         if not 0 <= topics <= (end - position) // 6:
             raise bad_length("ProduceRequest.topic_data", topics, end - position)
+        left = _less(ELEMENTS_MAX, topics)
         request.topic_data = []
         for _ in range(topics):
             topic = new(topic_class)
@@ -88,6 +98,7 @@ def _classic_decoder(cls: Any, version: int) -> Callable[[Buffer, int, int], tup
             position = following + 4
             if not 0 <= partitions <= (end - position) // 8:
                 raise bad_length("ProduceRequest.topic_data.partition_data", partitions, end - position)
+            left = _less(left, partitions)
             topic.partition_data = []
             for _ in range(partitions):
                 partition = new(partition_class)
@@ -134,6 +145,7 @@ def _compact_decoder(cls: Any, *, by_id: bool) -> Callable[[Buffer, int, int], t
             topics, position = more_of_uvarint(view, position, topics)
         if not 0 < topics <= (end - position) // least_topic + 1:
             raise bad_length("ProduceRequest.topic_data", topics - 1, end - position)
+        left = _less(ELEMENTS_MAX, topics - 1)
         request.topic_data = []
         for _ in range(topics - 1):
             topic = new(topic_class)
@@ -157,6 +169,7 @@ def _compact_decoder(cls: Any, *, by_id: bool) -> Callable[[Buffer, int, int], t
                 partitions, position = more_of_uvarint(view, position, partitions)
             if not 0 < partitions <= (end - position) // 6 + 1:
                 raise bad_length("ProduceRequest.topic_data.partition_data", partitions - 1, end - position)
+            left = _less(left, partitions - 1)
             topic.partition_data = []
             for _ in range(partitions - 1):
                 partition = new(partition_class)
@@ -177,12 +190,14 @@ def _compact_decoder(cls: Any, *, by_id: bool) -> Callable[[Buffer, int, int], t
                 partition.unknown_tagged_fields = ()
                 if tags:
                     partition.unknown_tagged_fields, position = read_unknown_tags(view, position, end, tags)
+                    left = _less(left, len(partition.unknown_tagged_fields))
                 topic.partition_data.append(partition)
             tags = view[position]
             position += 1
             topic.unknown_tagged_fields = ()
             if tags:
                 topic.unknown_tagged_fields, position = read_unknown_tags(view, position, end, tags)
+                left = _less(left, len(topic.unknown_tagged_fields))
             request.topic_data.append(topic)
         tags = view[position]
         position += 1

@@ -20,6 +20,11 @@ Tags: TypeAlias = Sequence[tuple[int, bytes]]
 
 STRING_SIZE_MAX: Final = 0x7FFF
 """Bytes: flexible versions keep the bound that the old 16-bit length imposed."""
+ELEMENTS_MAX: Final = 1_000_000
+"""Elements of all arrays of one request, and its unknown tagged fields: an element of a byte or two takes hundreds once
+it is decoded, so the bytes of a request are no bound of the memory and the time that it takes."""
+TAGS_MAX: Final = 1_000
+"""Tagged fields of one struct."""
 SMALL: Final = 9
 """Arrays of fewer elements are packed and unpacked by a prepared `Struct`."""
 
@@ -60,6 +65,8 @@ def read_tags(data: Buffer, position: int, end: int, count: int) -> tuple[list[t
     """A section of tagged fields after the first byte of its count: [(tag, start, end)], and the position after it."""
     if count > 0x7F:
         count, position = more_of_uvarint(data, position, count)
+    if count > TAGS_MAX:
+        raise ProtocolError(f"a struct has {TAGS_MAX} tagged fields at most, not {count}")
     if count * 2 > end - position:
         raise ProtocolError(f"{count} tagged fields cannot be in {end - position} bytes")
     found: dict[int, tuple[int, int, int]] = {}
@@ -122,6 +129,11 @@ def bad_length(path: str, length: int, remaining: int) -> ProtocolError:
     return ProtocolError(f"{path} of length {length} cannot be in the {remaining} bytes that remain")
 
 
+def too_many(path: str) -> ProtocolError:
+    """The refusal of a request that would take more than its bytes let expect."""
+    return ProtocolError(f"{path}: a request has {ELEMENTS_MAX} elements at most")
+
+
 def bad_tag(path: str) -> ProtocolError:
     """The refusal of a tagged field whose content is longer or shorter than its size."""
     return ProtocolError(f"tagged field {path} does not have the size that it says")
@@ -146,9 +158,10 @@ HELPERS: Final[dict[str, object]] = {
         read_unknown_tags,
         write_tags,
         bad_length,
+        too_many,
         bad_tag,
         absent,
         too_long,
     )
-} | {"UVARINTS": UVARINTS, "STRING_SIZE_MAX": STRING_SIZE_MAX}
+} | {"UVARINTS": UVARINTS, "STRING_SIZE_MAX": STRING_SIZE_MAX, "ELEMENTS_MAX": ELEMENTS_MAX}
 """What generated functions call, by name."""

@@ -66,6 +66,60 @@ def test_a_count_beyond_the_bytes_that_remain_is_refused(version: int) -> None:
         tracemalloc.stop()
 
 
+MANY = 1_000_001
+"""Elements: one more than a request may have."""
+
+
+@pytest.mark.parametrize(
+    ("cls", "version", "data"),
+    [
+        (messages.FindCoordinatorRequest, 4, b"\0" + uvarint(MANY + 1) + b"\1" * MANY + b"\0"),
+        (messages.DeleteTopicsRequest, 1, struct.pack(">i", MANY) + b"\0\0" * MANY + bytes(4)),
+        (messages.DescribeGroupsRequest, 5, uvarint(MANY + 1) + b"\1" * MANY + b"\0\0"),
+        (messages.DeleteRecordsRequest, 2, uvarint(MANY + 1) + b"\1\1\0" * MANY + bytes(5)),
+        (messages.ProduceRequest, 3, b"\xff\xff" + struct.pack(">hii", 1, 0, MANY) + bytes(6) * MANY),
+        (
+            messages.ProduceRequest,
+            9,
+            b"\0" + struct.pack(">hi", 1, 0) + b"\2\2t" + uvarint(MANY) + bytes(6) * MANY + b"\0\0",
+        ),
+    ],
+)
+def test_a_request_of_many_elements_is_refused_before_it_takes_memory(
+    cls: type[messages.Message], version: int, data: bytes
+) -> None:
+    """A byte of an empty string, or two of a struct, would be hundreds in memory, and seconds without anything else."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError, match="1000000 elements at most"):
+            codec.decode(cls, version, data)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_elements_count_together_at_all_depths() -> None:
+    """A million and no more: whether of one list or of many, tagged fields that nobody knows among them."""
+    partition = messages.DeleteRecordsRequest.DeleteRecordsPartition
+    topic = messages.DeleteRecordsRequest.DeleteRecordsTopic(
+        name="t", partitions=[partition(), partition()], unknown_tagged_fields=[(7, b"")]
+    )
+    data = codec.encode(messages.DeleteRecordsRequest(topics=[topic]), 2)
+    one, rest = data[1:-5], data[-5:]
+    request, _ = codec.decode(messages.DeleteRecordsRequest, 2, uvarint(250_001) + one * 250_000 + rest)
+    assert len(request.topics) == 250_000
+    with pytest.raises(ProtocolError, match="1000000 elements at most"):
+        codec.decode(messages.DeleteRecordsRequest, 2, uvarint(250_002) + one * 250_001 + rest)
+
+
+def test_a_struct_has_a_thousand_tagged_fields_at_most() -> None:
+    """Those of later versions are few."""
+    tags = b"".join(uvarint(tag) + b"\0" for tag in range(1001))
+    empty = codec.encode(messages.MetadataRequest(), 12)
+    with pytest.raises(ProtocolError, match="1000 tagged fields at most"):
+        codec.decode(messages.MetadataRequest, 12, empty[:-1] + uvarint(1001) + tags)
+
+
 @pytest.mark.parametrize(
     ("cls", "version", "data", "reason"),
     [
