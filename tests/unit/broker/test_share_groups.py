@@ -14,7 +14,7 @@ from tests.waiting import eventually
 from tidelog.broker.cluster.metadata_cache import MetadataCache
 from tidelog.broker.deferred import Deferred
 from tidelog.coordinator.groups.share.events import PrepareOffsets
-from tidelog.coordinator.share_state.events import DeleteState, InitializeState, ShareKey
+from tidelog.coordinator.share_state.events import DeleteState, InitializeState, ShareKey, WriteState
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicId
 from tidelog.protocol import messages
@@ -256,6 +256,48 @@ def test_a_group_whose_offsets_could_not_be_altered_goes_on_where_it_was(tmp_pat
             assert answer.responses[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
             later = await Member(topic, "later").join()
             assert (await later.acquire())[0][0] == 5
+
+    run(check())
+
+
+def test_what_waits_for_a_write_that_is_refused_is_refused_too(tmp_path: Path) -> None:
+    """The share partition is loaded anew then, perhaps before a write behind the refused one arrives: records that it
+    called acknowledged would come again."""
+
+    async def check() -> None:
+        async with Brokers(str(tmp_path), SETTINGS | {"group.share.record.lock.duration.ms": 60_000}) as brokers:
+            await brokers.start(0)
+            topic = Topic(brokers)
+            await topic.create()
+            a, b = await Member(topic, "a").join(), await Member(topic, "b").join()
+            await topic.produce(1)
+            assert await a.acquire() == [(0, 0, 1)]
+            await topic.produce(1)
+            assert await b.acquire() == [(1, 1, 1)]
+            sharing = brokers.running[0].node.sharing
+            led = sharing.partitions.known("g", topic.id, 0)
+            assert led is not None
+            requests = led._requests
+            ask = requests.ask
+            held: list[tuple[Any, Deferred[Any]]] = []
+
+            def hold(event: Any) -> Deferred[Any]:
+                if not isinstance(event, WriteState):
+                    return ask(event)
+                held.append((event, Deferred()))
+                return held[-1][1]
+
+            requests.ask = hold  # type: ignore[method-assign]
+            first = asyncio.ensure_future(a.acknowledge((0, 0, 1), epoch=a.epoch))
+            await eventually(lambda: len(held) == 1)
+            second = asyncio.ensure_future(b.acknowledge((1, 1, 1), epoch=b.epoch))
+            await eventually(lambda: len(led._changes) == 1)
+            held[0][1].fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            assert await first == ErrorCode.UNKNOWN_SERVER_ERROR
+            assert await a.acquire() == [(0, 1, 1)]
+            for event, answer in held[1:]:
+                ask(event).forward_to(answer)
+            assert await second == ErrorCode.UNKNOWN_SERVER_ERROR
 
     run(check())
 

@@ -260,6 +260,10 @@ class LedSharePartition:
                 if failure.code not in _TRANSIENT:
                     logger.warning("share_partition_void: key=%s error=%s", self.key, failure.code.name)
                     self.is_void = True
+                    # It is loaded anew before what waits could be written, and would not know of that.
+                    changes.extend(self._changes)
+                    answers.extend(self._answers)
+                    self._changes, self._answers = [], []
             for change in changes:
                 if error is None:
                     machine.written(change)
