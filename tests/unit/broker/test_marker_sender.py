@@ -256,6 +256,31 @@ def test_a_partition_that_is_gone_is_done_after_a_while(sending: Sending) -> Non
     assert sending.done() == [P1]
 
 
+def test_a_partition_that_was_known_meanwhile_is_not_gone_soon(sending: Sending) -> None:
+    """Metadata may lack it for a moment more than once; without its marker the transaction would stay open there."""
+    del sending.image.leaders[U0]
+    sending.send(P0, U0)
+    assert sending.done() == [P0]
+    sending.image.leaders[U0] = -1
+    sending.advance(UNKNOWN_MS + PAUSE_MS_MAX)
+    del sending.image.leaders[U0]
+    sending.advance(PAUSE_MS_MAX)
+    assert sending.done() == []
+    sending.image.leaders[U0] = 1
+    sending.advance(PAUSE_MS_MAX)
+    assert sending.asked()[0] == 1
+
+
+def test_a_partition_is_gone_though_another_one_is_known(sending: Sending) -> None:
+    """Each counts by itself: they may be looked for in turns."""
+    sending.image.leaders[P1] = -1
+    del sending.image.leaders[U0]
+    sending.send(P1)
+    sending.send(P1, U0)
+    sending.advance(UNKNOWN_MS + 2 * PAUSE_MS_MAX)
+    assert sending.done() == [U0]
+
+
 def test_who_does_not_coordinate_any_more_sends_nothing(sending: Sending) -> None:
     """Its successor does; also not what waits for its turn."""
     sending.send(P1)

@@ -67,8 +67,8 @@ class _PendingMarkers:
         self.shard = shard
         self.wanted = wanted
         self.pause_ms = PAUSE_MS_MIN
-        self.missing_since_ms: int | None = None
-        """Since when some of its partitions are not known here."""
+        self.missing_since_ms: dict[TopicPartition, int] = {}
+        """[partition that is not known here] -> since when."""
 
 
 class MarkerSender:
@@ -111,7 +111,9 @@ class MarkerSender:
             found = image.partition(place)
             if found is None:
                 missing.append(place)
-            elif not image.is_live(found.leader):
+                continue
+            pending.missing_since_ms.pop(place, None)
+            if not image.is_live(found.leader):
                 leaderless.append(place)
             else:
                 by_leader.setdefault(found.leader, []).append(place)
@@ -120,20 +122,18 @@ class MarkerSender:
             queue.append((pending, places))
             if len(queue) == 1 and broker_id not in self._under_way:
                 self._shell.soon(self._ask, broker_id)
-        if missing and self._are_gone(pending):
-            logger.info(
-                "partitions are gone, no markers: id=%s count=%d", pending.wanted.transactional_id, len(missing)
-            )
-            self._tell(pending, missing)
-            missing = []
-        self._try_later(pending, [*missing, *leaderless])
+        gone = self._gone(pending, missing)
+        if gone:
+            logger.info("partitions are gone, no markers: id=%s count=%d", pending.wanted.transactional_id, len(gone))
+            self._tell(pending, list(gone))
+        self._try_later(pending, [*(place for place in missing if place not in gone), *leaderless])
 
-    def _are_gone(self, pending: _PendingMarkers) -> bool:
-        """Whether partitions that are not known now have not been for long."""
+    def _gone(self, pending: _PendingMarkers, missing: Iterable[TopicPartition]) -> dict[TopicPartition, None]:
+        """Of partitions that are not known now those that have not been for long (a set, in order)."""
         now_ms = self._clock.monotonic_ms()
-        if pending.missing_since_ms is None:
-            pending.missing_since_ms = now_ms
-        return now_ms - pending.missing_since_ms >= UNKNOWN_MS
+        since_ms = pending.missing_since_ms
+        gone = (place for place in missing if now_ms - since_ms.setdefault(place, now_ms) >= UNKNOWN_MS)
+        return dict.fromkeys(gone)
 
     def _try_later(self, pending: _PendingMarkers, partitions: list[TopicPartition]) -> None:
         if partitions:
