@@ -142,7 +142,12 @@ class GroupChange:
             target = target_of(group, member.member_id, member.instance_id)
         else:
             target = self.target.get(member.member_id, NO_PARTITIONS)
-        moved = reconcile(member, self.assignment_epoch, target, group.is_free, owned)
+        try:
+            moved = reconcile(member, self.assignment_epoch, target, group.is_free, owned)
+        except KafkaError:
+            # Nothing of this change holds: the next one has to look at topics and patterns again.
+            group.topics_seen = group.patterns_seen = None
+            raise
         if moved == member:
             return member
         if known_epoch is not None:

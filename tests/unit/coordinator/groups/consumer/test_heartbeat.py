@@ -17,6 +17,7 @@ from tests.unit.coordinator.groups.consumer.world import (
     view,
 )
 
+from tidelog.coordinator.groups.consumer import records
 from tidelog.coordinator.groups.consumer.events import (
     ConsumerHeartbeat,
     ConsumerHeartbeatReply,
@@ -362,6 +363,28 @@ def test_topics_that_appear_grow_and_vanish() -> None:
     world.topics = view(4, a=3)
     consumer.step()
     assert (consumer.told, world.group.epoch) == ({A: frozenset({0, 1, 2})}, epoch + 1)
+
+
+def test_topics_that_grow_are_seen_though_the_first_heartbeat_after_that_is_refused() -> None:
+    """That of a member whose state a later release has written."""
+    world = World()
+    x, y = Consumer(world, "x"), Consumer(world, "y")
+    for _ in range(3):
+        x.step()
+        y.step()
+        world.pass_time(INTERVAL_MS)
+    written = records.current(GROUP, world.group.members["x"])
+    written.value.state = 99
+    world.log.append(written.encode())
+    world.move()
+    y.heartbeat()
+    world.topics = view(2, a=8)
+    assert x.heartbeat() is ErrorCode.FENCED_MEMBER_EPOCH
+    for _ in range(4):
+        x.step()
+        y.step()
+        world.pass_time(INTERVAL_MS)
+    assert x.partitions | y.partitions == {(A, partition) for partition in range(8)}
 
 
 def test_patterns() -> None:
