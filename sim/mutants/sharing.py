@@ -54,7 +54,7 @@ SHARING_MUTANTS: Final = (
     Mutant(
         "share-state-made-twice",
         "coordinator.share_state.coordinator",
-        "if known is not None and _is_repeated(event, known):",
+        "if known is not None and (_is_repeated(event, known) or event.start_offset == UNINITIALIZED_START):",
         "if False:",
         "state that is asked for anew, because an answer was late, forgets what members have acknowledged meanwhile",
         (
