@@ -487,6 +487,11 @@ def test_what_is_stored_of_a_topic_goes_with_it(tmp_path: Path) -> None:
             deleted = messages.DeleteTopicsRequest.DeleteTopicState(name="t")
             await connection.request(messages.DeleteTopicsRequest(topics=[deleted], timeout_ms=10_000))
             await until(summary, lambda answer: answer.start_offset == -1 and not answer.state_epoch)
+            sharing = brokers.running[0].node.sharing
+            # It was under way when the topic was deleted: nothing would delete what it makes.
+            sharing.offsets._requests.ask(InitializeState(0, ShareKey("g", topic.id, 0), 9, -1, 0))
+            kept = {key for shard in sharing.states.shards.loaded() for key in shard.machine.states}
+            assert kept == set()
             again = Topic(brokers)
             await until(again.create, lambda _: again.id != topic.id)
             b = await Member(again, "b").join()

@@ -108,6 +108,9 @@ class StateRequests:
             failed: Deferred[StateReply] = Deferred()
             failed.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "No broker keeps the state at the moment."))
             return failed
+        if isinstance(event, InitializeState) and node.metadata.topic_name(event.key.topic_id) is None:
+            # As another broker answers it: nothing would delete the state of a topic that is gone already.
+            return Deferred.failed(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         if partition.leader == node.broker_id:
             return states.shards.ask(str(event.key), lambda request_id: replace(event, request_id=request_id))
         request, version = _request(event)
