@@ -102,7 +102,7 @@ def _check_resource(turn: ControllerTurn, resource: ConfigResource) -> None:
         case ConfigResourceType.BROKER:
             if resource.name and not resource.name.isdecimal():
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource.name}")
-            if resource.name and int(resource.name) not in turn.state.image.brokers:
+            if resource.name and resource.name not in map(str, turn.state.image.brokers):
                 raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {resource.name} found.")
         case ConfigResourceType.GROUP:
             if not resource.name:

@@ -71,6 +71,14 @@ def test_settings_of_brokers(cluster: Cluster) -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["01", "٠", "9" * 5000])
+def test_a_brokers_id_has_one_spelling(cluster: Cluster, name: str) -> None:
+    """No broker reads the node of another one, and the change would be answered as if one had."""
+    outcome = change(cluster, ConfigResource(ConfigResourceType.BROKER, name), ConfigChange("flush.ms", DELETE))
+    assert outcome.error is ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert cluster.told() == []
+
+
 def test_settings_of_groups(cluster: Cluster) -> None:
     """Their container is made with the first; a name has its characters encoded; the group need not be there."""
     change(cluster, G, ConfigChange("consumer.session.timeout.ms", SET, "50000"))

@@ -72,7 +72,7 @@ def _is_broker(resource: Resource) -> bool:
 
 def _refused_here(node: Node, event: Change) -> str | None:
     """Why this broker refuses a change of a broker's settings; None: the controller judges it."""
-    if int(event.resource.name) == node.broker_id:
+    if event.resource.name == str(node.broker_id):
         return _unusable(node, event)
     return f"Unexpected broker id, expected {node.broker_id}, but received {event.resource.name}"
 
