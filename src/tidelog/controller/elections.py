@@ -229,11 +229,13 @@ def leads_from_now_on(turn: ControllerTurn, topic_partition: TopicPartition, lea
 def remove_mark(turn: ControllerTurn, topic_partition: TopicPartition, broker_id: BrokerId) -> None:
     """A replica is whole again, or leads: nothing is missing in it that its partition has.
 
-    The mark of a hole stays: that it is mended only the broker can say.
+    The mark of a hole stays: that it is mended only the broker can say. It may have found one since: the mark that was
+    read goes, and no other.
     """
     damage = turn.state.damaged_replicas(topic_partition).get(broker_id)
     if damage is not None and not damage.has_hole:
-        turn.write(Delete(replica_mark_path(broker_id, topic_partition)))
+        version = turn.state.marks.version(broker_id, topic_partition)
+        turn.write(Delete(replica_mark_path(broker_id, topic_partition), version))
 
 
 def isr_to_wait_for(turn: ControllerTurn, topic_partition: TopicPartition, isr: Sequence[BrokerId]) -> list[BrokerId]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tidelog.metadata.operations import UNKNOWN_ZXID, Create, SetData
+from tidelog.metadata.operations import ANY_VERSION, UNKNOWN_ZXID, Create, SetData
 from tidelog.metadata.replica_marks import (
     ReplicaDamage,
     ReplicaMark,
@@ -36,10 +36,12 @@ class Marks:
         self._replicas: dict[TopicPartition, dict[BrokerId, ReplicaMark]] = {}
         self._created: dict[str, int] = {}
         """[name of a replica's mark] -> the transaction that created it."""
+        self._versions: dict[str, int] = {}
+        """[name of a replica's mark] -> version of its node, to remove that one alone."""
         self._heeded: dict[str, bytes | None] = {}
         """[name of a replica's mark] -> content of the node that says which one a controller has read."""
 
-    def put(self, name: str, data: bytes | None, czxid: int) -> None:
+    def put(self, name: str, data: bytes | None, version: int, czxid: int) -> None:
         """A node was found, or written."""
         self.names[name] = None
         if (heeded := parse_heeded_name(name)) is not None:
@@ -51,7 +53,7 @@ class Marks:
                 self.unclean_stops[broker_id] = None
             case broker_id, TopicPartition() as topic_partition:
                 self._replicas.setdefault(topic_partition, {})[broker_id] = decode_replica_mark(data)
-                self._created[name] = czxid
+                self._created[name], self._versions[name] = czxid, version
 
     def remove(self, name: str) -> None:
         """A node is gone."""
@@ -65,6 +67,7 @@ class Marks:
                 self.unclean_stops.pop(broker_id, None)
             case broker_id, TopicPartition() as topic_partition:
                 self._created.pop(name, None)
+                self._versions.pop(name, None)
                 marks = self._replicas.get(topic_partition, {})
                 marks.pop(broker_id, None)
                 if not marks:
@@ -80,6 +83,10 @@ class Marks:
             for broker_id, mark in marks.items()
             if ZERO_TOPIC_ID in (mark.topic_id, topic_id) or mark.topic_id == topic_id
         }
+
+    def version(self, broker_id: BrokerId, topic_partition: TopicPartition) -> int:
+        """Of the node with a replica's mark; any where it is not known."""
+        return self._versions.get(mark_name(broker_id, topic_partition), ANY_VERSION)
 
     def answers(self) -> Iterator[Create | SetData]:
         """What tells brokers that their marks of holes have been read, where no controller has told them yet."""

@@ -284,7 +284,7 @@ class ControllerState:
                     self.producer_id_block = decode_producer_id_block(data)
                     self.producer_id_block_version = version
                 case ["", "tidelog_marks", name]:
-                    self.marks.put(name, data, czxid)
+                    self.marks.put(name, data, version, czxid)
         except MalformedZnode as error:
             self.malformed[path] = str(error)
 

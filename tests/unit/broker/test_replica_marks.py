@@ -6,10 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from tests.unit.broker.several import Brokers, brokers_of, run
 from tests.waiting import eventually
 
 from tidelog.broker.cluster.replica_marks import ReplicaMarks
+from tidelog.controller.elections import remove_mark
+from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.operations import Operation, SetData
 from tidelog.metadata.replica_marks import (
     MARKS,
@@ -20,10 +23,13 @@ from tidelog.metadata.replica_marks import (
 )
 from tidelog.metadata.znodes import PartitionState, encode_state, state_path
 from tidelog.model.identifiers import BrokerId, ControllerEpoch, LeaderEpoch, Offset, TopicPartition
+from tidelog.ports.real import SystemRandom
 from tidelog.store.client import OperationResult
+from tidelog.store.errors import BadVersion
 
 T0 = TopicPartition("t", 0)
 LACKS_ITS_TAIL = ReplicaDamage(Offset(5), LeaderEpoch(0), Offset(9))
+LACKS_MORE = ReplicaDamage(Offset(3), LeaderEpoch(0), Offset(9))
 HOLE = ReplicaDamage(Offset(9), LeaderEpoch(0), Offset(9), has_hole=True)
 
 
@@ -117,5 +123,32 @@ def test_a_hole_is_told_though_a_controller_removes_the_earlier_mark_meanwhile(t
             assert "1-t-0" in marks(brokers)
             await told.write(session)
             assert told.damaged == {T0: HOLE}
+
+    run(check())
+
+
+def test_a_controller_removes_the_mark_that_it_has_read_alone(tmp_path: Path) -> None:
+    """A replica comes into the ISR, and its broker finds a hole in it before the controller's write is there."""
+
+    async def check() -> None:
+        async with one_broker(tmp_path) as (brokers, told):
+            session = brokers.sessions[0]
+            controller = brokers.running[0]._driver_of_start().elections.controller
+            assert controller is not None
+            for before, now in ((LACKS_ITS_TAIL, HOLE), (LACKS_ITS_TAIL, LACKS_MORE)):
+                told.report(T0, before)
+                await told.write(session)
+                await eventually(
+                    lambda: controller.state.damaged_replicas(T0).get(BrokerId(1)) == LACKS_ITS_TAIL, "it read"
+                )
+                turn = ControllerTurn(controller.state, controller.settings, SystemRandom(), 0)
+                remove_mark(turn, T0, BrokerId(1))
+                [write] = turn.finish().writes
+                told.report(T0, now)
+                await told.write(session)
+                with pytest.raises(BadVersion):
+                    await session.multi([write.operation])
+                await told.write(session)
+                assert told.damaged == {T0: now}
 
     run(check())

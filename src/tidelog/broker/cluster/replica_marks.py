@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.cluster.lost_logs import lost_logs
 from tidelog.broker.cluster.store_results import results
-from tidelog.metadata.operations import Create, Delete
+from tidelog.metadata.operations import Create, Delete, Operation, SetData
 from tidelog.metadata.replica_marks import (
     MARKS,
     ReplicaDamage,
@@ -57,6 +57,8 @@ class _Found(NamedTuple):
     """A mark of this broker as it is in the store."""
 
     mark: ReplicaMark
+    version: int
+    """Of its node."""
     is_heeded: bool
     """Whether a controller has read this very node."""
 
@@ -245,7 +247,7 @@ class ReplicaMarks:
                 self._forget(topic_partition)
         wanted = dict(self._damaged)
         own = functools.partial(replica_mark_path, self._broker_id)
-        changed = {own(each): mark for each, mark in wanted.items() if each in found and found[each].mark != mark}
+        changed = {each: mark for each, mark in wanted.items() if each in found and found[each].mark != mark}
         standing = {path for path in stops if path.removeprefix(f"{MARKS}/") in (names or ())}
         # How it stopped comes first: a controller that reads of a damage alone has the replica leave its ISR, with what
         # only this disk may have kept.
@@ -260,12 +262,10 @@ class ReplicaMarks:
         await results([store.create(path, content) for path, content in new.items()], NodeExists)
         # Made anew, not set: the controller watches which marks there are. NoNode where it has removed one meanwhile,
         # which said less than is known now.
-        await results(
-            [store.multi([Delete(path), Create(path, encode_replica_mark(mark))]) for path, mark in changed.items()]
-        )
+        await results([store.multi(_anew(own(each), mark, found[each].version)) for each, mark in changed.items()])
         await results([store.delete(path) for path in gone], NoNode)
         self._written = wanted
-        heeded = [each for each in holes if each in found and found[each].is_heeded and own(each) not in changed]
+        heeded = [each for each in holes if each in found and found[each].is_heeded and each not in changed]
         out_of_sync = await self._out_of_sync(store, heeded)
         self._barred = {each for each in out_of_sync if self._damaged.get(each) == wanted[each]}
         if self._is_to_tell:
@@ -318,6 +318,7 @@ class ReplicaMarks:
         return {
             topic_partition: _Found(
                 decode_replica_mark(node[0]),
+                node[1].version,
                 is_heeded=heeded.get(topic_partition) == encode_heeded(node[1].czxid),
             )
             for topic_partition, node in zip(own, nodes, strict=True)
@@ -335,3 +336,13 @@ class ReplicaMarks:
             other_topic = log is not None and log.topic_id is not None and log.topic_id != mark.topic_id
             if topic_partition not in self._damaged and not (other_topic and mark.topic_id != ZERO_TOPIC_ID):
                 self._damaged[topic_partition] = mark
+
+
+def _anew(path: str, mark: ReplicaMark, version: int) -> list[Operation]:
+    """What makes a mark anew, with another version than its former node has: a controller may be about to remove that.
+
+    The node's version begins with 0, and what has just been read may not go any more when it is another.
+    """
+    content = encode_replica_mark(mark)
+    set_once: list[Operation] = [SetData(path, content)] if version == 0 else []
+    return [Delete(path), Create(path, content), *set_once]
