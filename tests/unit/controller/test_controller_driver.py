@@ -862,6 +862,19 @@ def test_settings_that_are_too_large_for_the_store_are_refused() -> None:
     run(scenario)
 
 
+def test_a_failed_directory_is_told_though_the_term_ends_in_that_moment() -> None:
+    """The next controller may have asked this broker already, when its directory still worked."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        driver.log_directory_failed()
+        driver.elections.end_term()
+        await eventually(lambda: bool(harness.store.tree.children(znodes.LOG_DIRECTORY_EVENTS)[0]))
+        await driver.close()
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("code", ["-1", "-127"])
 def test_a_store_that_is_overloaded_ends_no_broker(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     """ZooKeeper's errors without a meaning for one node pass: all brokers would stop at once, where they race."""

@@ -196,8 +196,11 @@ class ControllerDriver:
         return await self._membership.register(replace(self._registration, timestamp_ms=self._clock.wall_ms()))
 
     def log_directory_failed(self) -> None:
-        """A log directory of this broker went offline: the controller is told, and asks it about its replicas."""
-        if not self.elections.tell_directory_failed() and self._registered and not self._closed:
+        """A log directory of this broker went offline: the controller is told, and asks it about its replicas.
+
+        By the store, also where this broker is the controller: whoever is by then reads it.
+        """
+        if self._registered and not self._closed:
             self.spawn(self._announce_directory_failure())
 
     async def _announce_directory_failure(self) -> None:

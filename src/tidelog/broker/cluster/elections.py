@@ -18,7 +18,7 @@ from tidelog.broker.cluster.commit import RETRY_DELAY_MS
 from tidelog.broker.cluster.controller_node import Claim, claim_of_holder, controller_as_stored, take_office
 from tidelog.broker.cluster.controller_term import Deposed, Pending, Term
 from tidelog.controller.controller import Controller
-from tidelog.controller.events import LogDirectoryFailed, UncleanElectionAllowed
+from tidelog.controller.events import UncleanElectionAllowed
 from tidelog.controller.requests import Request
 from tidelog.controller.settings import ControllerSettings
 from tidelog.metadata.image import ClusterImage, ConfigResource
@@ -178,13 +178,6 @@ class Elections:
                 if stored >= epoch or looks_left <= 0:
                     return False
             await asyncio.sleep(CONFIRM_DELAY_MS / 1000)
-
-    def tell_directory_failed(self) -> bool:
-        """Tells the controller, where it is this broker, that a log directory went offline; False where it is not."""
-        if self._term is None:
-            return False
-        self._term.post(LogDirectoryFailed(self._broker_id))
-        return True
 
     def config_changed(self, resource: ConfigResource) -> None:
         """Settings were altered, or may have been."""
