@@ -253,6 +253,8 @@ class LogMaintenance:
                     # The log before it may have taken the directory offline, which has forgotten all of them then.
                     directory.changes.pop(log.topic_partition, None)
                     log.settled()
+                elif log.topic_partition in directory.flush_retries:
+                    continue  # Overdue or not, it is tried again in a moment.
                 elif flush_ms != LONG_MAX and since is not None and now_ms - since >= flush_ms:
                     task = _flush(log)
                     if task is not None:
@@ -266,7 +268,9 @@ class LogMaintenance:
             due += [
                 log.unflushed_since_ms + log.config.flush_ms
                 for log in directory.changed_logs()
-                if log.config.flush_ms != LONG_MAX and log.unflushed_since_ms is not None
+                if log.config.flush_ms != LONG_MAX
+                and log.unflushed_since_ms is not None
+                and log.topic_partition not in directory.flush_retries
             ]
         return min(due, default=None)
 

@@ -109,7 +109,7 @@ def test_a_flush_that_takes_the_directory_offline_stops_no_other_directory(tmp_p
     run_now(flush)
     clock.now_ms += 100
     disk.fail("pwrite", "t-0/00000000000000000000.index", errno.EIO)
-    assert [str(task) for task in manager.maintenance.overdue_flush_tasks(clock.now_ms)] == ["Flush(v-0 to 3)"]
+    assert [str(task) for task in manager.maintenance.overdue_flush_tasks(clock.monotonic_ms())] == ["Flush(v-0 to 3)"]
     assert manager.online_directories == [str(tmp_path / "b")]
 
 
@@ -123,4 +123,30 @@ def test_a_directory_may_fail_while_its_changes_are_looked_through(tmp_path: Pat
     changes, retries = iter(directory.changes), iter(directory.flush_retries)
     directory.failed(OSError(errno.EIO, "no"), "reading")
     assert (list(changes), list(retries)) == ([TP], [TP])
-    assert manager.maintenance.overdue_flush_tasks(clock.now_ms + FLUSH_RETRY_MS) == []
+    assert manager.maintenance.overdue_flush_tasks(clock.monotonic_ms() + FLUSH_RETRY_MS) == []
+
+
+def test_an_overdue_flush_that_could_not_begin_waits_for_its_next_attempt(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It stays overdue: looked at as such, it would be tried a hundred times a second while descriptors are short."""
+    disk, clock = FaultyDisk(), StandingClock()
+    config = LogConfig(flush_ms=100, index_interval_bytes=1)
+    manager, log = open_log(tmp_path, disk=disk, clock=clock, config=config)
+    fill(log, 3)
+    log.release_files()
+    clock.now_ms += 100
+    disk.fail("open", ".index", errno.EMFILE)
+    assert manager.maintenance.overdue_flush_tasks(clock.monotonic_ms()) == []
+    assert manager.maintenance.next_flush_ms() == clock.monotonic_ms() + FLUSH_RETRY_MS
+    clock.now_ms += FLUSH_RETRY_MS - 1
+    assert manager.maintenance.overdue_flush_tasks(clock.monotonic_ms()) == []
+    clock.now_ms += 1
+    assert manager.maintenance.overdue_flush_tasks(clock.monotonic_ms()) == []
+    assert caplog.text.count("flush_refused") == 2
+    disk.fault = lambda _operation, _path: None
+    clock.now_ms += FLUSH_RETRY_MS
+    for task in manager.maintenance.overdue_flush_tasks(clock.monotonic_ms()):
+        run_now(task)
+    assert log.flushed_offset == 3
+    assert manager.maintenance.next_flush_ms() is None
