@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, cast
 
 from tidelog.model.errors import KafkaError
@@ -536,15 +537,19 @@ class LogDirectory:
 
 
 def remove_folder(disk: Disk, path: str) -> None:
-    """Removes a partition's folder and the files in it; may be called again where it came half-way."""
+    """Removes a partition's folder and the files in it; may be called again where it came half-way.
+
+    A flush that began before may still be at it in another thread: ENOTEMPTY where it has put a file there meanwhile.
+    """
     if not disk.exists(path):
         return
     for name in disk.list(path):
         file = f"{path}/{name}"
-        if disk.stat(file).is_directory:
-            remove_folder(disk, file)
-        else:
-            disk.unlink(file)
+        with suppress(FileNotFoundError):
+            if disk.stat(file).is_directory:
+                remove_folder(disk, file)
+            else:
+                disk.unlink(file)
     disk.remove_directory(path)
 
 

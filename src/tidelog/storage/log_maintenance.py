@@ -9,6 +9,7 @@ that waits for one kind of work asks for that kind alone.
 
 from __future__ import annotations
 
+import errno
 import heapq
 import logging
 from collections import deque
@@ -439,7 +440,8 @@ class LogMaintenance:
         def finish(error: OSError | None) -> None:
             if error is None or isinstance(error, FileNotFoundError):
                 return
-            if directory.task_failed(error, "removing deleted files"):
+            # In a folder on its way out another thread may have written a file meanwhile (`remove_folder`).
+            if error.errno == errno.ENOTEMPTY or directory.task_failed(error, "removing deleted files"):
                 directory.delete_later(unlink, REST_MS)
 
         return SimpleTask("remove deleted files", unlink, finish, directory.path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ from tidelog.storage.errors import (
     WrongLogDirectory,
 )
 from tidelog.storage.log_config import LogConfig
-from tidelog.storage.log_maintenance import RECOVERED_CHECKPOINT_MS
+from tidelog.storage.log_maintenance import RECOVERED_CHECKPOINT_MS, REST_MS
 from tidelog.storage.log_manager import LogManager
 from tidelog.storage.log_manager_settings import LogManagerSettings
 from tidelog.storage.producer_state import AppendOrigin
@@ -307,6 +308,37 @@ def test_a_deleted_log_goes_after_the_delay(tmp_path: Path) -> None:
     manager = open_manager(tmp_path)
     manager.maintenance.run_due(0)
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+@pytest.mark.parametrize("moment", ["the first file", "the folder"])
+def test_a_deleted_log_goes_though_it_is_just_being_flushed(tmp_path: Path, moment: str) -> None:
+    """In another thread, which writes the leader epochs, and takes away their temporary file: nothing is broken."""
+    disk, clock = FaultyDisk(), StandingClock()
+    manager, log = open_log(tmp_path, disk=disk, clock=clock, config=LogConfig(file_delete_delay_ms=0))
+    fill(log, 3)
+    flush = log.flush_task()
+    assert flush is not None
+    manager.delete(TP)
+    (folder,) = tmp_path.glob("*-delete")
+    temporary = folder / "leader-epoch-checkpoint.tmp"
+    temporary.touch()
+
+    def flushed(operation: str, path: str) -> None:
+        if operation == "unlink" and path.startswith(str(folder)):
+            disk.fault = lambda _operation, _path: None
+            temporary.unlink(missing_ok=True)
+            if moment == "the folder":
+                with suppress(FileNotFoundError):
+                    flush.run()
+                (folder / "leader-epoch-checkpoint.tmp").touch()
+
+    disk.fault = flushed
+    for _ in range(3):
+        clock.now_ms += REST_MS
+        manager.maintenance.run_due(clock.monotonic_ms())
+    assert not folder.exists()
+    assert manager.online_directories
+    manager.close()
 
 
 def test_a_stray_log_is_put_aside_and_kept(tmp_path: Path) -> None:
