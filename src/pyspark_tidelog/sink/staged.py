@@ -100,17 +100,26 @@ class CopyPlan:
 
 
 def plan_copy(writes: Sequence[StagedWrite]) -> CopyPlan:
-    """The winners' batches. WriteStopped when the messages are not of one batch, or name a batch twice."""
+    """The winners' batches. WriteStopped when the messages are not of one batch, name a batch twice, or have staged the
+    batches for one partition in several."""
     plan = CopyPlan(rows=sum(write.rows for write in writes))
     origins = {(write.query, write.batch, write.topic) for write in writes}
     if len(origins) > 1:
         raise WriteStopped(f"tasks of different batches report to one commit: {sorted(origins)}")
+    places: dict[TopicPartition, int] = {}
     for write in writes:
         for entry in write.batches():
+            target = write.targets[entry.target]
+            if places.setdefault(target, entry.partition) != entry.partition:
+                numbers = " and ".join(map(str, sorted((places[target], entry.partition))))
+                raise WriteStopped(
+                    f"tasks have staged rows for {target} in partitions {numbers} of {write.topic}: they did not see"
+                    " the same number of partitions, nothing was written"
+                )
             batches = plan.wanted.setdefault(entry.partition, {})
             if entry.offset in batches:
                 raise WriteStopped(f"two tasks name the batch at offset {entry.offset} of {write.topic}")
-            batches[entry.offset] = Wanted(entry.crc, entry.rows, write.targets[entry.target])
+            batches[entry.offset] = Wanted(entry.crc, entry.rows, target)
     if plan.rows != sum(batch.rows for batches in plan.wanted.values() for batch in batches.values()):
         raise WriteStopped("the tasks' counts of rows and of staged rows differ")
     return plan

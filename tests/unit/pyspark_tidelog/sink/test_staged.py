@@ -29,9 +29,9 @@ def staged(*batches: StagedBatch, query: str = "q", batch: int = 3) -> StagedWri
 def test_the_plan_names_the_winners_batches() -> None:
     """By partition and offset, with checksum and target; ranges end behind the last row."""
     plan = plan_copy(
-        [staged(StagedBatch(1, 10, 7, 5, 0), StagedBatch(2, 0, 8, 1, 1)), staged(StagedBatch(1, 40, 9, 2, 1))]
+        [staged(StagedBatch(1, 10, 7, 5, 0), StagedBatch(2, 0, 8, 1, 1)), staged(StagedBatch(1, 40, 9, 2, 0))]
     )
-    assert plan.wanted == {1: {10: Wanted(7, 5, A), 40: Wanted(9, 2, B)}, 2: {0: Wanted(8, 1, B)}}
+    assert plan.wanted == {1: {10: Wanted(7, 5, A), 40: Wanted(9, 2, A)}, 2: {0: Wanted(8, 1, B)}}
     assert plan.ranges() == {1: (10, 42), 2: (0, 1)}
     assert plan.targets == {A, B}
     assert plan.rows == 8
@@ -49,6 +49,15 @@ def test_a_batch_named_twice_stops_the_commit() -> None:
     """It would be copied once, and a row would be missing."""
     with pytest.raises(WriteStopped, match="two tasks name"):
         plan_copy([staged(StagedBatch(1, 10, 7, 5, 0)), staged(StagedBatch(1, 10, 7, 5, 0))])
+
+
+def test_rows_that_lie_in_two_places_stop_the_commit() -> None:
+    """Two threads would copy into one partition and give the same sequence numbers, of which brokers take one batch:
+    some task saw the private topic with fewer partitions than it has, or than it has now."""
+    with pytest.raises(WriteStopped, match=r"rows for t-1 in partitions 1 and 2 .*nothing was written"):
+        plan_copy(
+            [staged(StagedBatch(1, 10, 7, 5, 0), StagedBatch(2, 0, 8, 1, 1)), staged(StagedBatch(1, 40, 9, 2, 1))]
+        )
 
 
 @pytest.mark.parametrize(
