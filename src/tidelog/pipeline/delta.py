@@ -28,7 +28,7 @@ from pyspark_tidelog.offsets import OffsetRange
 from tidelog.model.identifiers import TopicPartition
 from tidelog.pipeline.durable import sync_commits, sync_files, take_in
 from tidelog.pipeline.errors import TableMismatch, TableNotWritten, in_one_line
-from tidelog.pipeline.history import CHECKED, OFFSETS, QUERY, TOPIC_IDS, had_another_topic
+from tidelog.pipeline.history import BEGINS, CHECKED, OFFSETS, QUERY, TOPIC_IDS, had_another_topic
 
 _APP: Final = "tidelog"
 BATCH: Final = "tidelog.batch"
@@ -200,11 +200,13 @@ def _stands_at(table: DeltaTable, partition: TopicPartition, topic_id: str) -> i
 def begin_at(table: DeltaTable, offsets: Mapping[TopicPartition, int], topic_id: str) -> None:
     """Has a table that has nothing of these partitions stand there. `TableMismatch`, `TableNotWritten`."""
     apps = progress_ids(offsets, topic_id)
-    transactions = [Transaction(apps[each], offset) for each, offset in sorted(offsets.items())]
-    with _refusals(table, f"the beginning at {', '.join(f'{each} {at}' for each, at in sorted(offsets.items()))}"):
-        table.create_write_transaction(
-            [], "append", table.schema(), commit_properties=CommitProperties(app_transactions=transactions)
-        )
+    begins = {str(each): offset for each, offset in sorted(offsets.items())}
+    properties = CommitProperties(
+        app_transactions=[Transaction(apps[each], offset) for each, offset in sorted(offsets.items())],
+        custom_metadata={BEGINS: json.dumps(begins)},
+    )
+    with _refusals(table, f"the beginning at {json.dumps(begins)}"):
+        table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
         take_in(table)
 
 

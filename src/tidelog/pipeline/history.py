@@ -32,6 +32,8 @@ REWOUND: Final = "tidelog.rewound"
 """In the metadata of a rewind's commit: the topic."""
 OFFSETS: Final = "tidelog.offsets"
 """In the metadata of a batch's commit: `{"topic-0": [start, end]}`."""
+BEGINS: Final = "tidelog.begins"
+"""In the metadata of the commit that has a new table stand where it is to begin: `{"topic-0": offset}`."""
 QUERY: Final = "tidelog.query"
 """In the metadata of a batch's commit: which job has written it."""
 TOPIC_IDS: Final = "tidelog.topic-ids"
@@ -252,12 +254,16 @@ class _Walk:
         return found
 
     def _begins_at(self, version: int) -> int:
-        """Where the first batch after `version`, which holds nothing of the partition, took it up."""
+        """Where the first batch after `version`, which holds nothing of the partition, took it up, or the table was to
+        begin."""
+        name = str(self._partition)
         for entry in reversed(self._table.history()):
-            if entry["version"] > version and OFFSETS in entry:
-                taken = json.loads(entry[OFFSETS]).get(str(self._partition))
-                if taken is not None:
-                    return int(taken[0])
+            if entry["version"] <= version:
+                continue
+            if name in (begins := json.loads(entry.get(BEGINS, "{}"))):
+                return int(begins[name])
+            if name in (taken := json.loads(entry.get(OFFSETS, "{}"))):
+                return int(taken[name][0])
         return 0
 
     def _target(self, event: Mapping[str, Any]) -> int:

@@ -22,7 +22,7 @@ from tidelog.pipeline import delta
 from tidelog.pipeline.committing import BatchDone, TableCommitter
 from tidelog.pipeline.delta import WrittenRange
 from tidelog.pipeline.errors import TableMismatch
-from tidelog.pipeline.history import known_topic_id
+from tidelog.pipeline.history import find_contradiction, known_topic_id, last_batch
 from tidelog.pipeline.job import TableJob
 from tidelog.pipeline.parquet import RangeWriter
 from tidelog.pipeline.shape import TableShape, ValueFormat
@@ -271,3 +271,13 @@ def test_a_table_goes_on_when_its_cluster_stops_telling_topic_ids(tmp_path: Path
     committer.take(frame, 2, [written_range("t", 6, 9, "")], time.monotonic())
     committer.take(frame, 3, [written_range("t", 9, 11, "id")], time.monotonic())
     assert delta.next_offsets(table, [partition], "id") == {partition: 11}
+
+
+def test_a_restore_to_before_its_beginning_leaves_a_table_where_it_begins(tmp_path: Path) -> None:
+    """One that is to begin at the end: nothing that it had is gone, and what lies before was not wanted."""
+    partition = TopicPartition("t", 0)
+    table = delta.open_table(str(tmp_path), pa.schema([("offset", pa.int64())]), description="")
+    delta.begin_at(table, {partition: 7}, "id")
+    table.restore(0)
+    assert find_contradiction(DeltaTable(str(tmp_path)), {partition: delta.progress_id("t", 0, "id")}, "t") is None
+    assert last_batch(DeltaTable(str(tmp_path)), "t") is None
