@@ -89,6 +89,10 @@ def commit_micro_batch(options: SinkOptions, writes: Sequence[StagedWrite], batc
         return decision
 
 
+class _Decided(WriteStopped):
+    """The transaction is at its end, as far as that is known: nothing is left to abort."""
+
+
 class _Transaction:
     """One transaction from its beginning, which ends what an earlier driver has left open, to its end."""
 
@@ -112,14 +116,38 @@ class _Transaction:
             mark_offset = -1
             if mark is not None:
                 mark_offset = self._append_mark(mark_partition, mark)
-            cluster.run(end_transaction(cluster.routing, identity, committed=True))
+            self._commit()
         except Fenced as error:
             raise self._lost(error, time.monotonic() - started) from error
+        except _Decided:
+            raise
         except BaseException:
             with contextlib.suppress(KafkaError, ClientError):
                 cluster.run(end_transaction(cluster.routing, identity, committed=False, timeout_s=ABORT_S_MAX))
             raise
         return mark_offset
+
+    def _commit(self) -> None:
+        """`_Decided` where the coordinator does not confirm it: an abort tells whether it had heard of the commit."""
+        cluster, identity = self._cluster, self._identity
+        try:
+            cluster.run(end_transaction(cluster.routing, identity, committed=True))
+        except Fenced:
+            raise
+        except (KafkaError, ClientError) as error:
+            name = identity.transactional_id
+            try:
+                cluster.run(end_transaction(cluster.routing, identity, committed=False, timeout_s=ABORT_S_MAX))
+            except (KafkaError, ClientError):
+                raise _Decided(
+                    f"the coordinator did not confirm the commit of '{name}' ({error}): the batch is whole or absent,"
+                    " but whether its rows are visible is not known. A query finds out when it is started again; before"
+                    " a batch write is repeated, look whether they are there"
+                ) from error
+            raise _Decided(
+                f"the coordinator did not confirm the commit of '{name}' ({error}), and the transaction was aborted:"
+                " nothing of the batch is visible"
+            ) from error
 
     def _append_mark(self, partition: TopicPartition, mark: bytes) -> int:
         start = self._cluster.offsets({partition: LATEST_TIMESTAMP})[partition].offset

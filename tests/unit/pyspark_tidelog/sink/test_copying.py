@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,6 +20,7 @@ from pyspark_tidelog.sink.staged import Decision, StagedWrite, pack
 from pyspark_tidelog.sink.task import stage
 from pyspark_tidelog.sink.writers import TidelogBatchWriter
 from tidelog.client import admin
+from tidelog.client.errors import RequestTimedOut
 from tidelog.client.routing import Routing
 from tidelog.client.transacting import TransactionIdentity, begin_transaction
 from tidelog.model.errors import KafkaError
@@ -185,6 +187,28 @@ def test_a_batch_job_is_whole_and_leaves_nothing(site: Site) -> None:
     site.until_settled()
     assert site.committed() == rows
     assert writes[0].topic not in site.client.run(admin.list_topics(site.client.routing))
+
+
+@pytest.mark.parametrize("decided", [False, True], ids=["not arrived", "answer lost"])
+def test_a_decision_that_is_not_confirmed_is_told(
+    site: Site, monkeypatch: pytest.MonkeyPatch, *, decided: bool
+) -> None:
+    """Whoever repeats a batch write must know whether its rows are there; where nobody knows, the message says that."""
+    real = copying.end_transaction
+
+    def unanswered(*arguments: Any, committed: bool, **named: Any) -> Any:
+        if committed:
+            if decided:
+                yield from real(*arguments, committed=True, **named)
+            raise RequestTimedOut("no answer")
+        yield from real(*arguments, committed=False, **named)
+
+    monkeypatch.setattr(copying, "end_transaction", unanswered)
+    message = "whether its rows are visible is not known" if decided else "was aborted: nothing of the batch is visible"
+    with pytest.raises(WriteStopped, match=message):
+        commit_batch_job(site.options, [site.attempt(0, "a", is_query=False)])
+    site.until_settled()
+    assert site.committed() == (["a"] if decided else [])
 
 
 def test_copied_records_are_deleted_and_the_mark_stays(site: Site) -> None:
