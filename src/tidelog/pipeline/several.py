@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 from tidelog.pipeline.committing import Attendant, TableCommitter, collected
 from tidelog.pipeline.connect import RemoteCommitter
@@ -109,9 +110,13 @@ class SharedAttendant:
 
 def checkpoint_of_run(jobs: Sequence[TableJob], run: str) -> str:
     """Where Spark keeps the place of one run: below the folder that the user named, else in a temporary one of this
-    machine, which is removed with this process."""
+    machine. On this machine it is removed with this process; no other run goes by it."""
     if jobs[0].checkpoint is not None:
-        return f"{jobs[0].checkpoint.rstrip('/')}/{run}"
+        place = f"{jobs[0].checkpoint.rstrip('/')}/{run}"
+        local = unquote(place.removeprefix("file://")) if place.startswith("file://") else place
+        if "://" not in local:
+            atexit.register(shutil.rmtree, local, ignore_errors=True)
+        return place
     place = tempfile.mkdtemp(prefix="tidelog-checkpoint-")
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     return f"file://{place}"

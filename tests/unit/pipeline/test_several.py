@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -219,6 +221,20 @@ def test_each_run_has_a_checkpoint_of_its_own() -> None:
     first, second = (checkpoint_of_run([replace(job, checkpoint=None)], "r1") for _ in range(2))
     assert first.startswith("file:///")
     assert first != second
+
+
+def test_a_local_checkpoint_of_a_run_goes_with_its_process(tmp_path: Path) -> None:
+    """No later run goes by it: each would leave a folder for good. The user's folder stays."""
+    code = (
+        "import sys, pathlib; from tidelog.pipeline.job import TableJob;"
+        " from tidelog.pipeline.several import checkpoint_of_run;"
+        " place = checkpoint_of_run([TableJob('b:1', 't', '/lake/t', checkpoint=sys.argv[1])], 'r1');"
+        " folder = pathlib.Path(place.removeprefix('file://')); folder.mkdir(parents=True);"
+        " (folder / 'metadata').write_text('{}')"
+    )
+    for given in (tmp_path / "a", (tmp_path / "b").as_uri()):
+        subprocess.run([sys.executable, "-c", code, str(given)], check=True, timeout=60)
+    assert sorted(tmp_path.rglob("*")) == [tmp_path / "a", tmp_path / "b"]
 
 
 @pytest.mark.parametrize(
