@@ -23,8 +23,10 @@ from tidelog.client.share_consumer import (
     ShareConsumerSettings,
     SharedRecord,
 )
+from tidelog.client.share_consumer.leader import Fetched
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import TopicId, TopicPartition
+from tidelog.sharing.sessions import SharedPlace
 
 SETTINGS: dict[str, object] = {
     "offsets.topic.num.partitions": 1,
@@ -355,3 +357,16 @@ def test_a_close_that_is_cancelled_ends_the_membership(tmp_path: Path) -> None:
                 assert consumer._membership._heartbeats is None, turns
 
     run(check())
+
+
+async def test_an_error_that_the_broker_does_not_explain_may_pass() -> None:
+    """UNKNOWN_SERVER_ERROR: Java's consumer warns, and asks again after a while."""
+    topic_partition, share = TopicPartition("t", 0), SharedPlace(TopicId(bytes([1]) * 16), 0)
+    async with Cluster("127.0.0.1:1") as cluster:
+        consumer = ShareConsumer(cluster, "g")
+        leader = consumer._leader(1)
+        for code, is_told in ((ErrorCode.UNKNOWN_SERVER_ERROR, False), (ErrorCode.TOPIC_AUTHORIZATION_FAILED, True)):
+            fetched = Fetched([], {share: KafkaError(code)}, {}, {}, [])
+            consumer._look_at_errors(leader, fetched, {share: topic_partition})
+            assert (consumer._failure is not None) == is_told
+            assert leader.failures == 1, "it rests after the first"

@@ -33,7 +33,7 @@ from tidelog.client.share_consumer.deliveries import (
 from tidelog.client.share_consumer.leader import Fetched, Leader, require_renewals
 from tidelog.client.share_consumer.membership import ShareMembership
 from tidelog.client.share_consumer.settings import AcknowledgementMode, ShareConsumerSettings
-from tidelog.model.errors import KafkaError
+from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.sharing.sessions import SharedPlace
 
@@ -336,7 +336,11 @@ class ShareConsumer:
 
     def _look_at_errors(self, leader: Leader, fetched: Fetched, wanted: Mapping[SharedPlace, TopicPartition]) -> None:
         """Refused acknowledgements are told to the caller elsewhere, but may show that the leader has moved."""
-        failures = [error for error in fetched.errors.values() if not error.retriable]
+        # What the broker does not explain Java's consumer asks again, too; the log shows it where it does not pass.
+        unexplained = [error for error in fetched.errors.values() if error.code is ErrorCode.UNKNOWN_SERVER_ERROR]
+        for error in unexplained:
+            logger.warning("not read: group=%s error=%s", self._group, error)
+        failures = [error for error in fetched.errors.values() if not error.retriable and error not in unexplained]
         if failures:
             self._failure = failures[0]
         passing = [(place, error) for place, error in (*fetched.errors.items(), *fetched.refusals.items())]
@@ -345,7 +349,7 @@ class ShareConsumer:
             hint = fetched.hints.get(place)
             if is_moved and not self._routing.take_leader(wanted[place], place.topic_id, hint):
                 self._routing.forget_leader(wanted[place])
-        if any(error.retriable for _, error in passing):
+        if unexplained or any(error.retriable for _, error in passing):
             self._rest(leader)
 
     def _rest(self, leader: Leader) -> None:
