@@ -35,6 +35,8 @@ class LogBroker(ScriptedBroker):
         self.record_errors: dict[int, str] = {}
         """[place in a batch] -> what a refused batch's answer says of that record."""
         self.max_batch_bytes = 1 << 30
+        self.too_large = ErrorCode.MESSAGE_TOO_LARGE
+        """What is said of a batch above that."""
         self.producers: dict[tuple[int, int], tuple[int, int]] = {}
         """[producer id, partition] -> its epoch and next sequence, judged as Kafka does."""
         self._lock = threading.Lock()
@@ -104,7 +106,7 @@ class LogBroker(ScriptedBroker):
         """What a leader says of a batch's size and sequence; NONE where it is appended."""
         _, header = next(iterate_headers(data))
         if len(data) > self.max_batch_bytes:
-            return ErrorCode.MESSAGE_TOO_LARGE
+            return self.too_large
         if header.producer_id < 0:
             return ErrorCode.NONE
         key, next_sequence = (header.producer_id, partition), header.base_sequence + header.last_offset_delta + 1

@@ -362,6 +362,16 @@ async def test_a_batch_that_is_too_large_is_split() -> None:
         assert [record.value for record in broker.records(0)] == [*values[:17], *values[18:], b"after it"]
 
 
+async def test_a_batch_that_is_larger_than_a_segment_is_split() -> None:
+    """RECORD_LIST_TOO_LARGE: each record by itself may be small enough."""
+    with LogBroker(partitions=1) as broker:
+        broker.max_batch_bytes, broker.too_large = 1_000, ErrorCode.RECORD_LIST_TOO_LARGE
+        await produce(broker, [b"%03d" % i + bytes(100) for i in range(40)], linger_ms=60_000)
+        assert [record.value[:3] for record in broker.records(0) if record.value] == [b"%03d" % i for i in range(40)]
+        with pytest.raises(KafkaError, match="RECORD_LIST_TOO_LARGE"):
+            await produce(broker, [bytes(3_000)])
+
+
 @pytest.mark.parametrize("failure", [ErrorCode.NOT_ENOUGH_REPLICAS, DROP])
 async def test_a_batch_that_was_given_up_does_not_end_the_partition(failure: Any) -> None:
     """Idempotent: what comes after a batch that was never acknowledged goes on in another epoch (KIP-360)."""

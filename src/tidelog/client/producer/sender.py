@@ -58,6 +58,8 @@ _OUT_OF_SEQUENCE: Final = frozenset(
     }
 )
 """What leaders say of a batch whose identity or sequence is not what they expect; nothing was appended then."""
+_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+"""A batch above max.message.bytes, or segment.bytes: its records may go one by one."""
 _MAYBE_APPENDED: Final = frozenset(
     {
         ErrorCode.REQUEST_TIMED_OUT,
@@ -409,7 +411,7 @@ class Sender:
         queue, code = self.queues[batch.topic_partition], answer.code
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._acknowledged(queue, batch, answer.result)
-        elif code is ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
+        elif code in _TOO_LARGE and batch.count > 1:
             self.statistics.splits += 1
             batch.done.set_result(queue.split(batch))
         elif code in _OUT_OF_SEQUENCE and queue.is_idempotent and self._again_in_sequence(queue, batch):
