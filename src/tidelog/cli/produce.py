@@ -37,7 +37,14 @@ app = typer.Typer(add_completion=False)
 
 CHUNK_SIZE: Final = 256 << 10
 """Bytes read at a time; between two of them the sender gets its turn."""
-_RECORD_ERRORS: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP})
+_RECORD_ERRORS: Final = frozenset(
+    {
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+    }
+)
 """What is wrong with a record, and with no other."""
 LINGER_MS_MAX: Final = 3_600_000.0
 FAILURES_TOLD_MAX: Final = 10

@@ -285,14 +285,20 @@ def test_a_reader_that_left_ends_it_quietly(process: Process, tidelog: Tidelog, 
     assert (consumer.returncode, errors) == (0, b"")
 
 
-def test_a_line_that_is_too_large_fails_alone(tidelog: Tidelog, topic: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("bound", "reason"),
+    [("max.message.bytes=1000", "max.message.bytes"), ("segment.bytes=1000", "the maximum configured segment size")],
+)
+def test_a_line_that_is_too_large_fails_alone(
+    tidelog: Tidelog, topic: str, tmp_path: Path, bound: str, reason: str
+) -> None:
     """The command names it, sends the rest, and exits with 1."""
-    tidelog("topics", "create", topic, "-c", "max.message.bytes=1000")
+    tidelog("topics", "create", topic, "-c", bound)
     (tmp_path / "lines").write_text("".join(f"{'x' * 3000 if i == 50 else i}\n" for i in range(101)))
     sent = tidelog("produce", topic, str(tmp_path / "lines"))
     assert sent.code == 1
     assert f"{tmp_path / 'lines'}:51: " in sent.err
-    assert "max.message.bytes" in sent.err
+    assert reason in sent.err
     assert "1 of 101 records were refused; the others were sent" in sent.err
     assert tidelog("consume", topic).lines == [str(i) for i in range(101) if i != 50]
 
