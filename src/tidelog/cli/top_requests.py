@@ -91,8 +91,8 @@ def _page(address: str, timeout_s: float) -> str | Exception:
         if answer.status != 200:
             return OSError(f"HTTP status {answer.status}")
         return answer.read(PAGE_BYTES_MAX).decode("utf-8", "replace")
-    except (OSError, http.client.HTTPException) as error:
-        return error
+    except (OSError, UnicodeError, OverflowError, http.client.HTTPException) as error:
+        return error  # The middle two: no host is called so, no port is so high.
     finally:
         connection.close()
 

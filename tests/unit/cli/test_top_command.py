@@ -13,7 +13,7 @@ from tests.waiting import until_equal
 
 from tidelog import cli
 from tidelog.cli.top import ROWS_MAX, screen
-from tidelog.cli.top_requests import Requests, parse
+from tidelog.cli.top_requests import Requests, parse, read_requests
 from tidelog.client.blocking import BlockingCluster
 from tidelog.operator.overview import Overview, Reader
 from tidelog.testing import Cluster
@@ -144,3 +144,10 @@ def test_a_page_without_a_threshold_tells_no_slow_requests() -> None:
         'kafka_network_requestmetrics_totaltimems_count{request="Fetch"} 9\n'
     )
     assert parse(page) == {"Fetch": Requests(9, 2, None, None)}
+
+
+@pytest.mark.parametrize("address", ["kafka..example:9404", "127.0.0.1:99999"])
+def test_an_address_of_metrics_that_cannot_be_is_told_as_missing(address: str) -> None:
+    """The screen of a cluster goes on without it."""
+    (reason,) = read_requests([address], 1.0).missing
+    assert reason.startswith(f"metrics of {address}: ")
