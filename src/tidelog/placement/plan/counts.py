@@ -69,7 +69,7 @@ def _evenly(layout: Layout, pins: Mapping[int, int]) -> tuple[CountFlow, Bounds,
         groups = split
         # On from here: totals of groups hold once they have exchanged all they can, and only then another cut is right.
         flow = flow.begun_here()
-        bounds = _even_bounds(flow, groups)
+        bounds = _even_bounds(flow, groups, apart=True)
     if len(groups) > 1:
         # Within the bounds of all groups, the fewest moves are found from where replicas were.
         flow = _flow(layout, pins)
@@ -149,9 +149,9 @@ def _may_join(layout: Layout, broker: int, kept: set[int], need: int) -> bool:
     return racks is None or need > layout.rack_count or racks[broker] not in {racks[each] for each in kept}
 
 
-def _even_bounds(flow: CountFlow, groups: list[Group]) -> Bounds:
+def _even_bounds(flow: CountFlow, groups: list[Group], *, apart: bool = False) -> Bounds:
     """Floor and ceiling of each group's average; brokers of no group, which are gone, keep what they have."""
-    bounds = Bounds(list(flow.counts), list(flow.counts))
+    bounds = Bounds(list(flow.counts), list(flow.counts), [(group.brokers, group.total) for group in groups], apart)
     for group in groups:
         for broker in group.brokers:
             bounds.low[broker] = group.total // len(group.brokers)

@@ -23,10 +23,17 @@ FAR: Final = 1 << 60
 
 @dataclass(slots=True)
 class Bounds:
-    """How many items a bin may hold."""
+    """How many items a bin may hold, and how many all bins of a group hold together.
+
+    Bins of no group keep what they have; `groups` None: all are one, whose total follows.
+    """
 
     low: list[int]
     high: list[int]
+    groups: Sequence[tuple[Collection[int], int]] | None = None
+    """(bins, total)"""
+    apart: bool = False
+    """Whether groups exchange nothing: each is brought within its bounds by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,24 +280,28 @@ class CountFlow:
 
 
 class _Round:
-    """Distances from all excess at once, and the paths that keep to them. Node `bins` is the sink beyond the bins.
+    """Distances from all excess at once, and the paths that keep to them. Beyond the bins are the sinks, one a group.
 
-    A bin above its high bound has excess, one below its low bound lacks; between the bounds it passes items on to the
-    sink and back at no cost. So does an item that lacks a place.
+    A bin above its high bound has excess, one below its low bound lacks; between the bounds it passes items on to its
+    group's sink and back at no cost. So does an item that lacks a place.
     """
 
     def __init__(self, flow: CountFlow, bounds: Bounds) -> None:
         self.flow = flow
         self.bounds = bounds
-        self.sink = flow.bins
+        total = sum(flow.counts) + sum(flow.missing.values())
+        groups = [(range(flow.bins), total)] if bounds.groups is None else bounds.groups
+        self.nodes = flow.bins + len(groups)
+        self._sink_of: dict[int, int] = {}
         inside = [
             max(low, min(count, high)) for count, low, high in zip(flow.counts, bounds.low, bounds.high, strict=True)
         ]
         self.surplus = [count - clamped for count, clamped in zip(flow.counts, inside, strict=True)]
-        total = sum(flow.counts) + sum(flow.missing.values())
-        self.surplus.append(sum(inside) - total)
-        """Of bins, and last of the sink: what it got above what there is. Below 0: lacks."""
-        self.distance = [FAR] * (flow.bins + 1)
+        """Of bins, and then of the sinks: what they got above what there is. Below 0: lacks."""
+        for sink, (bins, total) in enumerate(groups, start=flow.bins):
+            self._sink_of |= dict.fromkeys(bins, sink)
+            self.surplus.append(sum(inside[bin] for bin in bins) - total)
+        self.distance = [FAR] * self.nodes
         self._costs: dict[tuple[int, int], int] = {}
         self._target = FAR
         self._tries: dict[tuple[int, int], Iterator[int]] = {}
@@ -312,7 +323,7 @@ class _Round:
         while changed:
             reached: dict[int, None] = {}
             for node in changed:
-                for other in range(self.sink + 1):
+                for other in range(self.nodes):
                     if distance[node] - 1 < distance[other] and node != other:
                         cost = self._cost(node, other)
                         if distance[node] + cost < distance[other]:
@@ -323,32 +334,37 @@ class _Round:
         if self._target < FAR:
             return None
         return Stuck(
-            tuple(node for node in range(self.sink) if self.surplus[node] > 0),
+            tuple(bin for bin in range(self.flow.bins) if self.surplus[bin] > 0),
             tuple(self.flow.missing),
-            frozenset(node for node in range(self.sink) if distance[node] < FAR),
+            frozenset(bin for bin in range(self.flow.bins) if distance[bin] < FAR),
         )
 
     def _cost(self, node: int, other: int) -> int:
-        if node == self.sink:
-            return 0 if self._gives(other) else FAR
-        if other == self.sink:
-            return 0 if self._takes(node) else FAR
+        if node >= self.flow.bins:
+            return 0 if self._gives(node, other) else FAR
+        if other >= self.flow.bins:
+            return 0 if self._takes(node, other) else FAR
+        if not self._may_exchange(node, other):
+            return FAR
         key = (node, other)
         if key not in self._costs:
             self._costs[key] = self.flow._cheapest(node, other)
         return self._costs[key]
 
-    def _takes(self, bin: int) -> bool:
-        return self.bounds.low[bin] <= self.flow.counts[bin] < self.bounds.high[bin]
+    def _may_exchange(self, bin: int, other: int) -> bool:
+        return not self.bounds.apart or self._sink_of.get(bin) == self._sink_of.get(other)
 
-    def _gives(self, bin: int) -> bool:
-        return self.bounds.low[bin] < self.flow.counts[bin] <= self.bounds.high[bin]
+    def _takes(self, bin: int, sink: int) -> bool:
+        return self._sink_of.get(bin) == sink and self.bounds.low[bin] <= self.flow.counts[bin] < self.bounds.high[bin]
+
+    def _gives(self, sink: int, bin: int) -> bool:
+        return self._sink_of.get(bin) == sink and self.bounds.low[bin] < self.flow.counts[bin] <= self.bounds.high[bin]
 
     def push(self) -> None:
         """Takes paths along tight arcs until there are none."""
         pushed = False
         for item in list(self.flow.missing):
-            for bin in sorted(range(self.sink), key=lambda each: (self.flow.counts[each], each)):
+            for bin in sorted(range(self.flow.bins), key=lambda each: (self.flow.counts[each], each)):
                 while item in self.flow.missing:
                     cost = self.flow._entry_cost(item, bin)
                     if cost >= FAR or cost != self.distance[bin]:
@@ -403,13 +419,13 @@ class _Round:
             if other in seen:
                 continue
             cost = self.distance[other] - self.distance[node]
-            if node == self.sink:
-                if cost == 0 and self._gives(other):
+            if node >= self.flow.bins:
+                if cost == 0 and self._gives(node, other):
                     return -1, node, other
-            elif other == self.sink:
-                if cost == 0 and self._takes(node):
+            elif other >= self.flow.bins:
+                if cost == 0 and self._takes(node, other):
                     return -1, node, other
-            elif -1 <= cost <= 1:
+            elif -1 <= cost <= 1 and self._may_exchange(node, other):
                 item = self._item(node, other, cost, moved)
                 if item is not None:
                     return item, node, other
@@ -418,11 +434,11 @@ class _Round:
     def _nearby(self, node: int) -> list[int]:
         """Nodes that tight arcs may lead to, those that lack most first."""
         near = self.distance[node] + 1
-        others = [other for other in range(self.sink + 1) if other != node and self.distance[other] <= near]
+        others = [other for other in range(self.nodes) if other != node and self.distance[other] <= near]
         return sorted(others, key=lambda other: (self.surplus[other] >= 0, self._count(other), other))
 
     def _count(self, node: int) -> int:
-        return -1 if node == self.sink else self.flow.counts[node]
+        return -1 if node >= self.flow.bins else self.flow.counts[node]
 
     def _item(self, leaving: int, entering: int, cost: int, moved: dict[int, set[int]]) -> int | None:
         """The next item that may go; what was passed over is not looked at again in this round."""

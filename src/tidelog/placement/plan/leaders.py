@@ -26,7 +26,7 @@ def settle_leaders(layout: Layout) -> int:
         )
 
     flow = undecided()
-    while (stuck := flow.solve(_bounds(flow, groups))) is not None:
+    while (stuck := flow.solve(_bounds(flow, groups, apart=len(groups) > 1))) is not None:
         split = [
             (part, sum(flow.counts[broker] for broker in part))
             for brokers, _ in groups
@@ -49,9 +49,9 @@ def settle_leaders(layout: Layout) -> int:
     return changes
 
 
-def _bounds(flow: CountFlow, groups: list[tuple[frozenset[int], int]]) -> Bounds:
+def _bounds(flow: CountFlow, groups: list[tuple[frozenset[int], int]], *, apart: bool = False) -> Bounds:
     """Floor and ceiling of each group's average; brokers of no group lead nothing."""
-    bounds = Bounds(list(flow.counts), list(flow.counts))
+    bounds = Bounds(list(flow.counts), list(flow.counts), groups, apart)
     for brokers, total in groups:
         for broker in brokers:
             bounds.low[broker], bounds.high[broker] = total // len(brokers), -(-total // len(brokers))

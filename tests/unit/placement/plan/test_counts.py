@@ -287,3 +287,29 @@ def test_leaders_that_cannot_be_even_are_as_even_as_can_be() -> None:
     state = state_of(replicas, racks=[None] * 5, offline=[0])
     _, led, _ = counted(state, Goals(balance=(Balance.LEADERS,)))
     assert led == [0, 0, 75, 75, 150]
+
+
+@pytest.mark.parametrize(
+    ("movable", "left", "cordoned", "held"),
+    [
+        # 4 gets nothing and 0, 1 and 3 are even already: 2 gets what can go there all the same.
+        ([(1, 0)], [(0, 3), (1, 3, 0), (3, 1)], [4], [2, 3, 1, 3, 0]),
+        # 0 and 2 get nothing, and 0 gives nothing either: it would go where 1 has too many for.
+        ([(1, 3, 0), (1, 3), (1, 2, 0), (1,), (3, 0, 1)], [], [0, 2], [3, 4, 1, 4]),
+    ],
+)
+def test_groups_that_cannot_be_even_together_get_what_is_theirs(
+    movable: Sequence[tuple[int, ...]], left: Sequence[tuple[int, ...]], cordoned: Sequence[int], held: list[int]
+) -> None:
+    """One replica each is moved; no group of brokers has more of them, or fewer, than rules leave it."""
+    state = ClusterState.of(
+        brokers=[BrokerState(broker, cordoned=broker in cordoned) for broker in range(len(held))],
+        topics=[TopicState("t"), TopicState("left")],
+        partitions=[
+            PartitionState(topic, number, brokers, brokers[0], brokers)
+            for topic, lists in (("t", movable), ("left", left))
+            for number, brokers in enumerate(lists)
+        ],
+    )
+    found, _, moves = counted(state, Goals(balance=(Balance.COUNTS,), leave=frozenset({"left"})))
+    assert (sorted(found), moves) == (sorted(held), 1)
