@@ -70,7 +70,8 @@ def make_plan(
 def _plan(state: ClusterState, goals: Goals, throttle: int | None, limits: Limits) -> Planned:
     layout = Layout.of(state, goals)
     remarks: list[str] = []
-    ordered_first = goals.comes_first(Balance.ORDER, Balance.COUNTS, Balance.BYTES, Balance.TRAFFIC)
+    # Where even leaders come first they end the turn, so nothing is copied for it.
+    ordered_first = goals.comes_first(Balance.ORDER, Balance.LEADERS, Balance.COUNTS, Balance.BYTES, Balance.TRAFFIC)
     counted = settle_counts(layout, pin_leaders(layout) if ordered_first else 0)
     moves_least, bytes_least = counted.moves_least, None
     remarks += _uneven(layout, counted)

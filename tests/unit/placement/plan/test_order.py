@@ -162,3 +162,13 @@ def test_whichever_of_order_and_even_leaders_comes_first_holds() -> None:
     last = make_plan(state, Goals(balance=(Balance.LEADERS, Balance.ORDER)))
     assert last.plan.replica_moves == 0
     assert any("the order of creation gives way" in remark for remark in last.remarks)
+
+
+@pytest.mark.parametrize("balance", [(Balance.LEADERS, Balance.ORDER), (Balance.RACKS, Balance.LEADERS, Balance.ORDER)])
+def test_an_order_that_gives_way_to_even_leaders_copies_nothing(balance: tuple[Balance, ...]) -> None:
+    """Broker 2 has no replica to lead, and gets none for a turn that even leaders end."""
+    state = cluster([(0, 1), (0, 1), (1, 0), (0, 1)], 3)
+    planned = make_plan(state, Goals(balance=balance))
+    assert (planned.plan.replica_moves, planned.plan.moves_least) == (0, 0)
+    found = after(state, planned.plan)
+    assert sorted(each[0] for each in found.values()) == [0, 0, 1, 1]
