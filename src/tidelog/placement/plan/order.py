@@ -34,8 +34,11 @@ def turns(layout: Layout) -> Iterator[Turn]:
     of_topic: dict[str, list[int]] = {}
     for item, partition in enumerate(layout.partitions):
         of_topic.setdefault(partition.topic, []).append(item)
+    standing: dict[str, dict[int, tuple[int, ...]]] = {}
+    for each in layout.state.partitions.values():
+        standing.setdefault(each.topic, {})[each.partition] = each.replicas
     for topic, items in sorted(of_topic.items()):
-        ring = _ring(layout, items)
+        ring = _ring(layout, standing[topic])
         if ring:
             yield _best(layout, topic, items, ring)
 
@@ -72,8 +75,11 @@ def settle_order(layout: Layout) -> Ordered:
     return Ordered(changes, off_turn)
 
 
-def _ring(layout: Layout, items: Sequence[int]) -> list[int]:
-    """The brokers that new partitions of a topic could land on, in the order in which they are taken."""
+def _ring(layout: Layout, existing: Mapping[int, Sequence[int]]) -> list[int]:
+    """The brokers that new partitions of a topic could land on, in the order in which they are taken.
+
+    `existing` [partition] -> replicas, those that are left alone among them: they have their place in the turn too.
+    """
     able = [
         BrokerRack(broker.id, broker.rack)
         for place, broker in enumerate(layout.brokers)
@@ -82,7 +88,6 @@ def _ring(layout: Layout, items: Sequence[int]) -> list[int]:
     if able and all(broker.rack is not None for broker in able):
         ids = rack_alternated(able)
     else:
-        existing = {layout.partitions[item].partition: layout.partitions[item].replicas for item in items}
         ids = [broker.id for broker in in_order_of(existing, able)]
     return [layout.index[id] for id in ids]
 

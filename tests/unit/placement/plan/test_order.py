@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from tidelog.model.identifiers import TopicPartition
 from tidelog.placement.assignment import expand
 from tidelog.placement.brokers import BrokerRack, creation_start, in_order_of
 from tidelog.placement.plan.goals import Balance, Goals
 from tidelog.placement.plan.plan import Plan
 from tidelog.placement.plan.planner import make_plan
-from tidelog.placement.plan.state import BrokerState, ClusterState, DirectoryState, PartitionState, TopicState
+from tidelog.placement.plan.state import (
+    BrokerState,
+    ClusterState,
+    DirectoryState,
+    PartitionState,
+    ReassignmentState,
+    TopicState,
+)
 
 
 class First:
@@ -172,3 +181,11 @@ def test_an_order_that_gives_way_to_even_leaders_copies_nothing(balance: tuple[B
     assert (planned.plan.replica_moves, planned.plan.moves_least) == (0, 0)
     found = after(state, planned.plan)
     assert sorted(each[0] for each in found.values()) == [0, 0, 1, 1]
+
+
+def test_a_partition_that_is_being_moved_keeps_its_place_in_the_turn() -> None:
+    """It is left alone, and the others, which have their turn already, are not taken for another order without it."""
+    state = cluster([(number, (number + 1) % 6) for number in (2, 3, 4, 5, 0, 1)], 6)
+    state = replace(state, reassignments={TopicPartition("t", 1): ReassignmentState((5,), (4,))})
+    planned = make_plan(state, Goals(balance=(Balance.ORDER,)))
+    assert not planned.plan.moves
