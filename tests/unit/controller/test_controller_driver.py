@@ -12,6 +12,7 @@ from tests.waiting import eventually
 from tidelog.broker.cluster import controller_term
 from tidelog.broker.cluster.controller_driver import ControllerDriver
 from tidelog.broker.cluster.membership import CHANGE_NOTIFICATION_AGE_MS_MAX, Membership, generate_broker_id
+from tidelog.controller.events import LogEndsDue
 from tidelog.controller.requests import (
     AlterConfigs,
     AlterOperation,
@@ -24,6 +25,7 @@ from tidelog.controller.requests import (
     NewTopic,
     TopicReference,
 )
+from tidelog.controller.result import Timer
 from tidelog.controller.settings import ControllerSettings
 from tidelog.metadata import znodes
 from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType, Endpoint
@@ -870,6 +872,22 @@ def test_a_failed_directory_is_told_though_the_term_ends_in_that_moment() -> Non
         driver.log_directory_failed()
         driver.elections.end_term()
         await eventually(lambda: bool(harness.store.tree.children(znodes.LOG_DIRECTORY_EVENTS)[0]))
+        await driver.close()
+
+    run(scenario)
+
+
+def test_timers_that_have_gone_off_are_forgotten() -> None:
+    """Those of elections that wait are each for a time of its own: they would be kept for as long as a term lasts."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        term = driver.elections._term
+        assert term is not None
+        before = dict(term._timers)
+        term._set_timer(Timer(0, LogEndsDue(7)))
+        assert term._timers.keys() == {*before, LogEndsDue(7)}
+        await eventually(lambda: term._timers == before)
         await driver.close()
 
     run(scenario)

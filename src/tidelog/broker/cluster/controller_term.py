@@ -426,7 +426,11 @@ class Term:
         if previous is not None:
             previous.cancel()
         loop = asyncio.get_running_loop()
-        self._timers[timer.event] = loop.call_later(timer.delay_ms / 1000, self.post, timer.event)
+        self._timers[timer.event] = loop.call_later(timer.delay_ms / 1000, self._due, timer.event)
+
+    def _due(self, event: Event) -> None:
+        del self._timers[event]
+        self.post(event)
 
     def _now_ms(self) -> int:
         return self._clock.monotonic_ms()
