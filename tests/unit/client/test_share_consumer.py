@@ -370,3 +370,15 @@ async def test_an_error_that_the_broker_does_not_explain_may_pass() -> None:
             consumer._look_at_errors(leader, fetched, {share: topic_partition})
             assert (consumer._failure is not None) == is_told
             assert leader.failures == 1, "it rests after the first"
+
+
+async def test_a_damaged_batch_of_the_broker_is_told() -> None:
+    """CORRUPT_MESSAGE: asked again and again without a word, the partition would stand still, and nobody would know."""
+    topic_partition, share = TopicPartition("t", 0), SharedPlace(TopicId(bytes([1]) * 16), 0)
+    async with Cluster("127.0.0.1:1") as cluster:
+        consumer = ShareConsumer(cluster, "g")
+        leader = consumer._leader(1)
+        fetched = Fetched([], {share: KafkaError(ErrorCode.CORRUPT_MESSAGE)}, {}, {}, [])
+        consumer._look_at_errors(leader, fetched, {share: topic_partition})
+        assert isinstance(consumer._failure, KafkaError)
+        assert leader.failures == 1, "it rests"

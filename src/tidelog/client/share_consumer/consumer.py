@@ -340,7 +340,11 @@ class ShareConsumer:
         unexplained = [error for error in fetched.errors.values() if error.code is ErrorCode.UNKNOWN_SERVER_ERROR]
         for error in unexplained:
             logger.warning("not read: group=%s error=%s", self._group, error)
-        failures = [error for error in fetched.errors.values() if not error.retriable and error not in unexplained]
+        failures = [
+            error
+            for error in fetched.errors.values()
+            if (not error.retriable and error not in unexplained) or error.code is ErrorCode.CORRUPT_MESSAGE
+        ]
         if failures:
             self._failure = failures[0]
         passing = [(place, error) for place, error in (*fetched.errors.items(), *fetched.refusals.items())]
