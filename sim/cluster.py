@@ -104,6 +104,9 @@ class Cluster:
             self.states.life = lambda broker: sum(each.generation for each in self.brokers if each.broker_id == broker)
             self.states.lost_power_at = self._lost_power_at
             self.states.has_offline_log = self._has_offline_log
+            self.states.is_stopping = lambda broker: any(
+                machine.is_stopping for machine in self.brokers if machine.broker_id == broker
+            )
             self.states.on_joined = self.checker.joined
             history.largest_isr = self.states.largest_isr
             history.holders = self.checker.holders

@@ -119,6 +119,8 @@ class Machine(ABC):
         """Whether the process has started whatever it has to start."""
         self.failure: str | None = None
         """Why the last process gave up by itself, if it did."""
+        self.is_stopping = False
+        """Whether a clean stop is under way."""
         self.lost_power_at = -math.inf
         """Seconds of the run, the last time."""
         self.before_power_cut: Callable[[], object] = lambda: None
@@ -300,7 +302,11 @@ class Machine(ABC):
         process.on_kill(lambda: None if ended.done() else ended.set_result(None))
         stopping = process.spawn(self._stop())
         stopping.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
-        await ended
+        self.is_stopping = True
+        try:
+            await ended
+        finally:
+            self.is_stopping = False
         if stopping.done():
             try:
                 stopping.result()

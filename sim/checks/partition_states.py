@@ -57,6 +57,8 @@ class PartitionStates:
         """Which life of its machine's process a broker is in: a session can end, and the process go on."""
         self.has_offline_log: Callable[[int, TopicPartition], bool] = lambda broker, partition: False
         """Whether a broker's log of a partition lies in a directory that has failed: it lives, and cannot lead."""
+        self.is_stopping: Callable[[int], bool] = lambda broker: False
+        """Whether a broker stops in order: it lives, stays in ISRs that wait for a leader, and cannot be elected."""
         self.lost_power_at: Callable[[int], float] = lambda broker: math.inf
         """When a broker's machine lost its power last, in seconds of the run."""
         self._leaderless: dict[TopicPartition, int] = {}
@@ -268,6 +270,7 @@ class PartitionStates:
             # Back before the new leader after a power cut of all, and perhaps with less: it has only waited since.
             and not (old.leader == NO_LEADER and self._is_booted_anew(broker))
             and not self.has_offline_log(broker, partition)
+            and not self.is_stopping(broker)
         ]
         term = self._history.now(CONTROLLER_EPOCH).stat
         could_know = term is not None and term.mzxid > fresh
