@@ -48,14 +48,14 @@ COORDINATION_MUTANTS: Final = (
         "coordinator.groups.coordinator",
         "            elif not group.is_empty:",
         "            elif False:",
-        "whoever asks for it deletes a group that has members",
+        "DeleteGroups deletes a group that has members",
     ),
     Mutant(
         "subscribed-offsets-deleted",
         "coordinator.groups.offsets",
         "            if group.is_subscribed(topic):",
         "            if False:",
-        "whoever asks for it deletes what a group has committed of the topics that its members read",
+        "OffsetDelete deletes what a group has committed for topics that its members read",
     ),
     Mutant(
         "session-ends-with-the-load",

@@ -23,7 +23,7 @@ EDGE_MUTANTS: Final = (
         "records.epochs",
         "        return entries[above - 1].epoch, entries[above].start_offset",
         "        return entries[above - 1].epoch, log_end",
-        "an epoch that is over ends where the log does: nobody finds where logs part",
+        "OffsetForLeaderEpoch gives the log's end for each epoch: followers do not find where logs diverge",
     ),
     Mutant(
         "truncation-keeps-aborted",

@@ -1,7 +1,7 @@
 """A member whose session outlasts the run: from its first assignment on its group has a member, whatever breaks.
 
-So nobody may delete the group, nor what it has committed of the topic that it reads, and no coordinator may forget the
-member, though coordinators change and load the group again and again (invariant 15).
+So a coordinator may delete neither the group nor the offsets that it has committed for the topic that the member reads,
+and may not forget the member, though the group moves between coordinators again and again (invariant 15).
 """
 
 from __future__ import annotations

@@ -289,7 +289,8 @@ class Instance:
             require(13, begins is None, told)
 
     async def _write_late(self) -> None:
-        """Sends a batch of a transaction that has ended (KIP-890): a leader that takes it begins one that nobody ends.
+        """Sends a batch of a transaction that has ended (KIP-890): a leader that takes it begins a transaction that no
+        coordinator knows, and none ends.
 
         Partitions of the last transaction have their markers, since the coordinator has begun this one. It has not been
         told of the batch's partition, so no leader may take the batch.

@@ -111,7 +111,7 @@ def test_both_keep_the_same(data: bytes, size_max: int, latest: int, lasts: froz
 
 
 def test_of_an_emptied_batch_neither_keeps_unknown_attributes() -> None:
-    """Bits that mean nothing yet, as in Kafka: nobody knows what they would say of a batch without records."""
+    """Bits that no version has given a meaning yet are cleared, as in Kafka: the batch has no records any more."""
     record = Record(0, 1, b"a", b"first")
     batch = bytearray(build_batch([record], producer_id=3, producer_epoch=0, base_sequence=0))
     batch[21:23] = (0x0480).to_bytes(2, "big")

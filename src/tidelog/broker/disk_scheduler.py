@@ -224,11 +224,11 @@ class DiskScheduler:
 
 
 def _tell(listeners: Iterable[Callable[[], object]]) -> None:
-    """Calls each. A request that waited for the disk may fail in it, a fault of the broker: no other waits for that."""
+    """Calls each of the listeners, whatever becomes of the others."""
     for tell in listeners:
         try:
             tell()
-        except Exception:
+        except Exception:  # A listener's fault stops no flush, and no other listener: the log tells of it.
             logger.exception("disk_listener_failed: listener=%s", tell)
 
 

@@ -121,7 +121,7 @@ def run(arguments: Sequence[str]) -> int:
         try:
             sys.stdout.flush()
         except OSError:
-            # What was refused is told all the same, though nobody reads what was done.
+            # The reader of the pipe has gone; the refusals go to stderr all the same.
             _drop_output()
         for reason in reasons:
             print(f"tidelog: {reason}", file=sys.stderr)
@@ -129,7 +129,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _drop_output() -> None:
-    """Nobody takes what is printed: the interpreter's last flush must find neither a pipe nor a disk."""
+    """The reader of the output has gone, or its disk is full: the interpreter's last flush must not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -64,7 +64,7 @@ class Display:
             self._shown = False
 
     def _write(self, text: str) -> None:
-        """Shows it. Where nobody reads it, the run goes on unseen: it must not leave moves and throttles behind."""
+        """Prints it. Where the reader has gone the run goes on without output, or moves and throttles would be left."""
         try:
             self._out.write(text)
             self._out.flush()

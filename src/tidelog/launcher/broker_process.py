@@ -67,7 +67,7 @@ class BrokerProcess:
         try:
             self._pidfd = os.pidfd_open(self._process.pid)
         except BaseException:
-            # Nobody would hear of its end, nor of its life: it would keep port and data from the next one.
+            # The supervisor could neither watch nor end it, and it would hold the port and the data of the next one.
             self._process.kill()
             self._process.wait()
             self._process.stdout.close()

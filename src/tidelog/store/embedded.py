@@ -43,7 +43,7 @@ PASSWORD_SIZE: Final = 16
 RETRY_S: Final = 1.0
 """Between two attempts to commit where there is no room."""
 END_S_MAX: Final = 5.0
-"""How long whoever ends the session of a dead process waits for that to be durable."""
+"""For how long a supervisor waits until the end of a dead process's session is durable."""
 TURNS_TO_READ: Final = 4
 """Of the event loop, in which it reads what has arrived."""
 _NO_PATH: Final = ""

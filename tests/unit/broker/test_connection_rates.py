@@ -19,12 +19,13 @@ def rates_of(**settings: object) -> ConnectionRates:
 
 
 def test_clients_that_give_up_and_come_again_are_all_served() -> None:
-    """Places of those that have given up must not go before those that are there: nobody would be served any more."""
+    """Turns of clients that have given up do not delay clients that wait: else all would wait longer than they have
+    patience after a while."""
     rates = rates_of(max_connection_creation_rate=RATE)
     coming = dict.fromkeys(range(60 * RATE * 5), 0)
     """[client] -> when it connects next."""
     served: list[int] = []
-    for now_ms in range(0, 600_000, 100):
+    for now_ms in range(0, 600_000, 100):  # Ten minutes of the counters' own time, which take 30 ms.
         for client in [each for each, at_ms in coming.items() if at_ms <= now_ms]:
             held = rates.came("PLAINTEXT", "10.0.0.1", now_ms)
             if not held.is_refused and held.milliseconds <= PATIENCE_MS:

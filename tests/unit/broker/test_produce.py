@@ -372,7 +372,7 @@ def test_a_recreated_topic_has_its_own_templates(broker: Broker) -> None:
 
 
 def test_a_coordinators_append_waits_for_no_disk_that_has_failed(broker: Broker) -> None:
-    """Its clients, and whoever waits for the markers of a transaction, are to ask the next leader at once."""
+    """Its clients, and the transaction coordinator that waits for a marker, ask the next leader at once."""
     broker.lead("c", isr=[0, 1], replicas=[0, 1])
     replica = broker.replica("c")
     outcome = broker.node.replicas.append_and_wait(replica.topic_partition, make_batch([b"value"]), 30_000)

@@ -1,4 +1,4 @@
-"""What clients have pushed: bounded, whoever pushes."""
+"""Metrics that clients have pushed: their number is bounded, however many client instance ids push."""
 
 from __future__ import annotations
 

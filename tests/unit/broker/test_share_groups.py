@@ -94,7 +94,7 @@ def test_what_is_stored_outlives_a_leader_and_a_coordinator(tmp_path: Path) -> N
 @pytest.mark.parametrize("dies", [True, False])
 def test_a_group_that_has_begun_at_the_end_goes_on_where_it_began(tmp_path: Path, dies: bool) -> None:
     """Also before anything of it is acknowledged: for the next leader, and for a member that comes when no other one is
-    there, the end is a later one, and what lies between would be nobody's."""
+    there, the end is a later one, and no member would get what lies between."""
 
     async def check() -> None:
         factors = {
@@ -335,7 +335,7 @@ def test_a_fetch_at_a_log_that_ends_in_a_gap_waits_for_records(tmp_path: Path, m
 
 
 def test_a_group_whose_coordinator_died_when_offsets_were_altered_goes_on_where_it_was(tmp_path: Path) -> None:
-    """The group's record says that state is about to be made, and nobody knows where it was to begin."""
+    """The group's record says that state is about to be made, and no record says where it was to begin."""
 
     async def check() -> None:
         async with Brokers(str(tmp_path), SETTINGS) as brokers:
@@ -388,7 +388,8 @@ def test_state_that_a_former_group_of_the_name_has_left_stops_no_member(tmp_path
 
 
 def test_a_session_that_another_has_replaced_locks_nothing_more(tmp_path: Path) -> None:
-    """Its connection may be half open for long: what its last fetch took nobody would get before the lock ends."""
+    """Its connection may be half open for long: records that its last fetch locked would reach no member before their
+    locks end."""
 
     async def check() -> None:
         async with Brokers(str(tmp_path), SETTINGS | {"group.share.record.lock.duration.ms": 60_000}) as brokers:

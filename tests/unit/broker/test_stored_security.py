@@ -157,7 +157,7 @@ class Away(LocalStore):
 
 
 def test_a_change_that_was_given_up_is_not_made_when_the_store_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asked for it was told so, and may have asked another broker for another one meanwhile."""
+    """The client was told that it was refused, and may have made a newer change by another broker meanwhile."""
     monkeypatch.setattr(module, "CHANGE_MS_MAX", 20)
 
     async def check() -> None:

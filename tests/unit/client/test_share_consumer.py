@@ -373,7 +373,7 @@ async def test_an_error_that_the_broker_does_not_explain_may_pass() -> None:
 
 
 async def test_a_damaged_batch_of_the_broker_is_told() -> None:
-    """CORRUPT_MESSAGE: asked again and again without a word, the partition would stand still, and nobody would know."""
+    """CORRUPT_MESSAGE: asked again and again, the partition would stand still, and the application not know."""
     topic_partition, share = TopicPartition("t", 0), SharedPlace(TopicId(bytes([1]) * 16), 0)
     async with Cluster("127.0.0.1:1") as cluster:
         consumer = ShareConsumer(cluster, "g")

@@ -318,7 +318,7 @@ def test_the_supervisor_loads_no_broker() -> None:
 
 
 def test_a_process_that_cannot_be_watched_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else it would hold the broker's port and data against each further one, and nobody would know of it."""
+    """Else it would hold the broker's port and data against each further one, unknown to the supervisor."""
 
     def refuse(pid: int) -> int:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -335,7 +335,7 @@ def test_a_process_that_cannot_be_watched_does_not_run(tmp_path: Path, monkeypat
 
 
 def test_of_deaths_the_last_ones_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that cannot start dies every ten seconds, for as long as nobody looks: that must not fill the memory."""
+    """A broker that cannot start dies every ten seconds, for days perhaps: that must not fill the memory."""
 
     class Dead:
         session = None

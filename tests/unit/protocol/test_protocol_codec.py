@@ -99,7 +99,7 @@ def test_a_request_of_many_elements_is_refused_before_it_takes_memory(
 
 
 def test_elements_count_together_at_all_depths() -> None:
-    """A million and no more: whether of one list or of many, tagged fields that nobody knows among them."""
+    """A million and no more: whether of one list or of many, unknown tagged fields among them."""
     partition = messages.DeleteRecordsRequest.DeleteRecordsPartition
     topic = messages.DeleteRecordsRequest.DeleteRecordsTopic(
         name="t", partitions=[partition(), partition()], unknown_tagged_fields=[(7, b"")]

@@ -115,7 +115,7 @@ def test_what_was_not_used_for_an_hour_is_forgotten() -> None:
 
 
 def test_clients_that_come_under_ever_new_ids_are_forgotten_sooner() -> None:
-    """What a whole window knows nothing of is worth nothing; who goes on is throttled as before."""
+    """A meter without a record in the whole window is dropped; a client that goes on is throttled as before."""
     made = quotas(
         ({CLIENT_ID: None}, QuotaKey.PRODUCER_BYTE_RATE, 1_000),
         ({CLIENT_ID: None}, QuotaKey.CONTROLLER_MUTATION_RATE, 1),
@@ -127,7 +127,7 @@ def test_clients_that_come_under_ever_new_ids_are_forgotten_sooner() -> None:
         assert quota.producer is not None
         return quota.producer.record(100_000, now_ms)
 
-    for now_ms in range(60_000):
+    for now_ms in range(60_000):  # A minute of the meters' own time, with more ids than the meters that are kept.
         made.of("u", f"c{now_ms}", now_ms)
         if not now_ms % 5_000:
             throttle_ms = steady(now_ms)

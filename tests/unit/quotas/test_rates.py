@@ -65,7 +65,7 @@ def test_a_bucket_holds_eleven_seconds_and_goes_below_zero_once() -> None:
 def test_a_bucket_without_a_bound_is_never_empty() -> None:
     """`Infinity`, which takes a user out of a default quota, is a quota like others for Kafka's tools."""
     bucket = TokenBucket(WINDOW, 0)
-    for now_ms in (0, 0, 1_000):
+    for now_ms in (0, 0, 1_000):  # Twice at once, and after a pause, in which a bucket with a bound would fill up.
         bucket.record(1_000_000, math.inf, now_ms)
         assert bucket.throttle_ms(math.inf, now_ms) == 0
     assert bucket.throttle_ms(1, 1_000) == 0

@@ -140,7 +140,7 @@ def test_the_scrub_mends_a_damaged_index(
 @pytest.mark.parametrize("damage", [flip(9), flip(0)])
 def test_what_is_appended_during_the_scan_stays(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     """The scan of the active segment ends below a marker that comes before it is over. So it does where an entry cannot
-    be one, and nobody can read the file before it is mended."""
+    be one, and no reader can read the file before it is mended."""
     clock = StandingClock()
     manager, log = filled(tmp_path, clock)
     told = log.aborted_transactions(0, log.log_end_offset)

@@ -136,7 +136,7 @@ def test_a_server_that_starts_anew_keeps_sessions(served: Served) -> None:
 
 
 def test_a_session_is_known_by_its_key_without_a_connection_too(served: Served) -> None:
-    """Whoever opened it may ask for the key only when the server is away again."""
+    """The broker that opened the session may ask for its key only when the server is away again."""
 
     async def scenario() -> None:
         async with session(served.hosts) as store:

@@ -196,9 +196,10 @@ class ControllerDriver:
         return await self._membership.register(replace(self._registration, timestamp_ms=self._clock.wall_ms()))
 
     def log_directory_failed(self) -> None:
-        """A log directory of this broker went offline: the controller is told, and asks it about its replicas.
+        """A log directory of this broker went offline: a node in the store tells the controller, which asks this broker
+        about its replicas.
 
-        By the store, also where this broker is the controller: whoever is by then reads it.
+        A controller on this broker is told by the node, too: another broker may be the controller when it is read.
         """
         if self._registered and not self._closed:
             self.spawn(self._announce_directory_failure())

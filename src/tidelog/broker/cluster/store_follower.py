@@ -174,7 +174,8 @@ async def persist(
     deadline_ms = clock.monotonic_ms() + CHANGE_MS_MAX
     while True:
         try:
-            # Without a connection a session asks when there is one again, however late: nobody would expect it then.
+            # A session without a connection sends the change when it has one again. The client has its refusal by then,
+            # and another client may have made a newer change.
             async with asyncio.timeout(max(0, deadline_ms - clock.monotonic_ms()) / 1000):
                 await attempt(store_of())
             return

@@ -25,8 +25,8 @@ _RATE: Final = "max.connection.creation.rate"
 UNLIMITED: Final = (1 << 31) - 1
 """The setting's default."""
 WAIT_MS_MAX: Final = 5_000
-"""A connection whose turn would come later is closed instead: its client would have given up by then (brokers do after
-ten seconds) and come again, and if the places of those that have gone went first, nobody would be served in time."""
+"""A connection whose turn would come later is closed instead. Its client would have given up by then (brokers give up
+after ten seconds) and connected anew, and the turns of the connections that it gave up would delay all that wait."""
 ADDRESSES_MAX: Final = 10_000
 """Addresses whose connections are counted; then those that are quiet make room."""
 TOLD_INTERVAL_MS: Final = 60_000

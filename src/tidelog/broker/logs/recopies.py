@@ -300,7 +300,7 @@ class Recopies:
         try:
             end = checked.result()
         except Exception as error:
-            # Whatever it is, nothing is known of what came.
+            # Of any kind: without a check nothing is known of the records, and the replica keeps its own log.
             self._give_up(recopy, f"what broker {recopy.source} sends cannot be checked: {error!r}")
             return
         if end is None or end <= recopy.offset:

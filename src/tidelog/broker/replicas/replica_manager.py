@@ -285,7 +285,7 @@ class ReplicaManager:
         now_ms = self._clock.monotonic_ms()
         for replica in list(self):
             leader = replica.leader
-            # Where the directory has failed nobody can fetch: that is no follower's lag.
+            # No follower can fetch from a leader whose directory has failed: it does not lag.
             if leader is not None and leader.followers and not replica.log.is_offline:
                 self._carry_out(replica, leader.step(now_ms, LagCheckDue()))
 

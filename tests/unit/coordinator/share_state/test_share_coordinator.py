@@ -116,7 +116,7 @@ def test_what_is_initialized_again_before_anything_was_written_begins_where_it_w
 @pytest.mark.parametrize("updates_per_snapshot", [1, 500])
 def test_state_that_is_there_is_kept_where_a_member_wants_some(updates_per_snapshot: int) -> None:
     """The group's coordinator may have died when offsets were about to be altered: it does not know then what there is.
-    To begin anew would deliver records again, or pass over those that nobody has got."""
+    To begin anew would deliver records again, or pass over records that no member has got."""
     coordinator = initialized(updates_per_snapshot)
     coordinator.write(StateBatch(7, 9, 2, 1), start=6)
     before = coordinator.read()

@@ -193,7 +193,7 @@ def test_a_batch_job_is_whole_and_leaves_nothing(site: Site) -> None:
 def test_a_decision_that_is_not_confirmed_is_told(
     site: Site, monkeypatch: pytest.MonkeyPatch, *, decided: bool
 ) -> None:
-    """Whoever repeats a batch write must know whether its rows are there; where nobody knows, the message says that."""
+    """A user who repeats a batch write must know whether its rows are there; where the sink cannot tell, it says so."""
     real = copying.end_transaction
 
     def unanswered(*arguments: Any, committed: bool, **named: Any) -> Any:
