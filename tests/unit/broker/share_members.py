@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from tests.unit.broker.several import Brokers
@@ -78,6 +80,17 @@ class Topic:
         connection = await self.brokers.connect(self.leader)
         answer = await connection.request(request(acks=-1, timeout_ms=10_000, topic_data=[topic]))
         assert not answer.responses[0].partition_responses[0].error_code
+
+
+@contextlib.asynccontextmanager
+async def shared_topic(folder: Path, **settings: object) -> AsyncIterator[Topic]:
+    """One broker, with the topic and its group made."""
+    own = {name.replace("_", "."): value for name, value in settings.items()}
+    async with Brokers(str(folder), SETTINGS | own) as brokers:
+        await brokers.start(0)
+        topic = Topic(brokers)
+        await topic.create()
+        yield topic
 
 
 class Member:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.unit.broker.several import Brokers, run
-from tests.unit.broker.share_members import SETTINGS, Member, Topic, until
+from tests.unit.broker.share_members import SETTINGS, Member, Topic, shared_topic, until
 from tests.waiting import eventually
 
 from tidelog.broker.cluster.metadata_cache import MetadataCache
@@ -26,10 +26,7 @@ def test_members_take_records_one_by_one(tmp_path: Path) -> None:
     """Acknowledged records are done with, released ones go to the other member, and a lock that ends frees its own."""
 
     async def check() -> None:
-        async with Brokers(str(tmp_path), SETTINGS) as brokers:
-            await brokers.start(0)
-            topic = Topic(brokers)
-            await topic.create()
+        async with shared_topic(tmp_path) as topic:
             a, b = await Member(topic, "a").join(), await Member(topic, "b").join()
             await topic.produce(10)
             assert await a.acquire() == [(0, 9, 1)]
@@ -47,10 +44,7 @@ def test_members_take_records_one_by_one(tmp_path: Path) -> None:
 
 def test_sessions_count_their_requests_and_end_with_their_connection(tmp_path: Path) -> None:
     async def check() -> None:
-        async with Brokers(str(tmp_path), SETTINGS | {"group.share.record.lock.duration.ms": 60_000}) as brokers:
-            await brokers.start(0)
-            topic = Topic(brokers)
-            await topic.create()
+        async with shared_topic(tmp_path, group_share_record_lock_duration_ms=60_000) as topic:
             a, b = await Member(topic, "a").join(), await Member(topic, "b").join()
             await topic.produce(4)
             assert (await a.fetch(epoch=7)).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
@@ -132,11 +126,8 @@ def test_a_group_that_has_begun_at_the_end_goes_on_where_it_began(tmp_path: Path
 
 def test_offsets_are_shown_altered_and_deleted_with_the_group(tmp_path: Path) -> None:
     async def check() -> None:
-        async with Brokers(str(tmp_path), SETTINGS) as brokers:
-            await brokers.start(0)
-            topic = Topic(brokers)
-            await topic.create()
-            connection = await brokers.connect(0)
+        async with shared_topic(tmp_path) as topic:
+            connection = await topic.brokers.connect(0)
 
             async def shown() -> list[tuple[int, int]]:
                 request = messages.DescribeShareGroupOffsetsRequest
@@ -192,11 +183,8 @@ def test_a_deletion_that_failed_half_way_is_ended_by_the_next_one(tmp_path: Path
     """The share coordinator cannot be asked once: a later group of the name must not go on where this one was."""
 
     async def check() -> None:
-        async with Brokers(str(tmp_path), SETTINGS) as brokers:
-            await brokers.start(0)
-            topic = Topic(brokers)
-            await topic.create()
-            connection = await brokers.connect(0)
+        async with shared_topic(tmp_path) as topic:
+            connection = await topic.brokers.connect(0)
 
             async def delete() -> int:
                 answer = await connection.request(messages.DeleteGroupsRequest(groups_names=["g"]))
@@ -208,7 +196,7 @@ def test_a_deletion_that_failed_half_way_is_ended_by_the_next_one(tmp_path: Path
             assert await former.acknowledge((0, 4, 1), epoch=-1) == ErrorCode.NONE
             former.member_epoch = -1
             await former.heartbeat()
-            requests = brokers.running[0].node.sharing.offsets._requests
+            requests = topic.brokers.running[0].node.sharing.offsets._requests
             ask = requests.ask
 
             def fail(event: Any) -> Deferred[Any]:
@@ -230,18 +218,15 @@ def test_a_group_whose_offsets_could_not_be_altered_goes_on_where_it_was(tmp_pat
     """The share coordinator cannot be asked: what members have acknowledged is stored there as before."""
 
     async def check() -> None:
-        async with Brokers(str(tmp_path), SETTINGS) as brokers:
-            await brokers.start(0)
-            topic = Topic(brokers)
-            await topic.create()
-            connection = await brokers.connect(0)
+        async with shared_topic(tmp_path) as topic:
+            connection = await topic.brokers.connect(0)
             former = await Member(topic, "former").join()
             await topic.produce(10)
             await former.acquire()
             assert await former.acknowledge((0, 4, 1), epoch=-1) == ErrorCode.NONE
             former.member_epoch = -1
             await former.heartbeat()
-            requests = brokers.running[0].node.sharing.offsets._requests
+            requests = topic.brokers.running[0].node.sharing.offsets._requests
 
             def fail(event: Any) -> Deferred[Any]:
                 del requests.ask
@@ -265,16 +250,13 @@ def test_what_waits_for_a_write_that_is_refused_is_refused_too(tmp_path: Path) -
     called acknowledged would come again."""
 
     async def check() -> None:
-        async with Brokers(str(tmp_path), SETTINGS | {"group.share.record.lock.duration.ms": 60_000}) as brokers:
-            await brokers.start(0)
-            topic = Topic(brokers)
-            await topic.create()
+        async with shared_topic(tmp_path, group_share_record_lock_duration_ms=60_000) as topic:
             a, b = await Member(topic, "a").join(), await Member(topic, "b").join()
             await topic.produce(1)
             assert await a.acquire() == [(0, 0, 1)]
             await topic.produce(1)
             assert await b.acquire() == [(1, 1, 1)]
-            sharing = brokers.running[0].node.sharing
+            sharing = topic.brokers.running[0].node.sharing
             led = sharing.partitions.known("g", topic.id, 0)
             assert led is not None
             requests = led._requests
@@ -317,10 +299,7 @@ def test_a_fetch_at_a_log_that_ends_in_a_gap_waits_for_records(tmp_path: Path, m
     monkeypatch.setattr(Log, "read", read_compacted)
 
     async def check() -> None:
-        async with Brokers(str(tmp_path), SETTINGS) as brokers:
-            await brokers.start(0)
-            topic = Topic(brokers)
-            await topic.create()
+        async with shared_topic(tmp_path) as topic:
             a = await Member(topic, "a").join()
             await topic.produce(1)
             assert await a.acquire() == [(0, 0, 1)]
@@ -370,12 +349,9 @@ def test_state_that_a_former_group_of_the_name_has_left_stops_no_member(tmp_path
     """It may be made when the group is gone already; its epoch is later than those of the new group."""
 
     async def check() -> None:
-        async with Brokers(str(tmp_path), SETTINGS) as brokers:
-            await brokers.start(0)
-            topic = Topic(brokers)
-            await topic.create()
+        async with shared_topic(tmp_path) as topic:
             made: list[Any] = []
-            requests = brokers.running[0].node.sharing.offsets._requests
+            requests = topic.brokers.running[0].node.sharing.offsets._requests
             left = InitializeState(0, ShareKey("g", topic.id, 0), 50, -1, 0)
             requests.ask(left).on_complete(lambda outcome: made.append(outcome.result()))
             await eventually(lambda: bool(made))
@@ -392,16 +368,13 @@ def test_a_session_that_another_has_replaced_locks_nothing_more(tmp_path: Path) 
     locks end."""
 
     async def check() -> None:
-        async with Brokers(str(tmp_path), SETTINGS | {"group.share.record.lock.duration.ms": 60_000}) as brokers:
-            await brokers.start(0)
-            topic = Topic(brokers)
-            await topic.create()
+        async with shared_topic(tmp_path, group_share_record_lock_duration_ms=60_000) as topic:
             a, b = await Member(topic, "a").join(), await Member(topic, "b").join()
             await topic.produce(1)
             assert await b.acquire() == [(0, 0, 1)]
             await a.fetch()
             former = asyncio.ensure_future(a.fetch(wait_ms=60_000, epoch=a.epoch))
-            purgatory = brokers.running[0].node.purgatory
+            purgatory = topic.brokers.running[0].node.purgatory
             await eventually(lambda: len(purgatory) > 0)
             await a.connect()
             await a.fetch()
@@ -420,15 +393,12 @@ def test_records_are_those_of_the_topic_whose_id_is_named(tmp_path: Path, monkey
     of the former one's records would be kept as said of the next one's."""
 
     async def check() -> None:
-        async with Brokers(str(tmp_path), SETTINGS) as brokers:
-            await brokers.start(0)
-            topic = Topic(brokers)
-            await topic.create()
+        async with shared_topic(tmp_path) as topic:
             member = await Member(topic, "m").join()
             await topic.produce(3)
             following = TopicId(bytes(range(16)))
             made = InitializeState(0, ShareKey("g", following, 0), 2, 0, 0)
-            made_outcome = brokers.running[0].node.sharing.offsets._requests.ask(made)
+            made_outcome = topic.brokers.running[0].node.sharing.offsets._requests.ask(made)
             await eventually(lambda: made_outcome.done)
             monkeypatch.setattr(MetadataCache, "topic_name", lambda self, topic_id: "t")
             topic.id = following
@@ -442,13 +412,10 @@ def test_a_group_over_its_consumer_quota_gets_no_further_records(tmp_path: Path)
     """What a member got is counted, not taken back; what came since is locked for none until the rate has fallen."""
 
     async def check() -> None:
-        async with Brokers(str(tmp_path), SETTINGS | {"group.share.record.lock.duration.ms": 60_000}) as brokers:
-            await brokers.start(0)
-            topic = Topic(brokers)
-            await topic.create()
+        async with shared_topic(tmp_path, group_share_record_lock_duration_ms=60_000) as topic:
             a, b = await Member(topic, "a").join(), await Member(topic, "b").join()
             await topic.produce(50)
-            quotas, everybody = brokers.running[0].node.quotas, Entity.of({USER: None})
+            quotas, everybody = topic.brokers.running[0].node.quotas, Entity.of({USER: None})
             quotas.set(everybody, {QuotaKey.CONSUMER_BYTE_RATE: 1_000})
             assert await a.acquire() == [(0, 49, 1)]
             quotas.set(everybody, {QuotaKey.CONSUMER_BYTE_RATE: 1})
@@ -467,15 +434,12 @@ def test_what_is_stored_of_a_topic_goes_with_it(tmp_path: Path) -> None:
     """Its state, and what the group has noted of it; a topic of that name which comes later is another one."""
 
     async def check() -> None:
-        async with Brokers(str(tmp_path), SETTINGS) as brokers:
-            await brokers.start(0)
-            topic = Topic(brokers)
-            await topic.create()
+        async with shared_topic(tmp_path) as topic:
             a = await Member(topic, "a").join()
             await topic.produce(4)
             assert await a.acquire() == [(0, 3, 1)]
             assert await a.acknowledge((0, 1, 1)) == ErrorCode.NONE
-            connection = await brokers.connect(0)
+            connection = await topic.brokers.connect(0)
             kind = messages.ReadShareGroupStateSummaryRequest
             place = kind.PartitionData(partition=0, leader_epoch=-1)
             data = kind.ReadStateSummaryData(topic_id=topic.id, partitions=[place])
@@ -488,12 +452,12 @@ def test_what_is_stored_of_a_topic_goes_with_it(tmp_path: Path) -> None:
             deleted = messages.DeleteTopicsRequest.DeleteTopicState(name="t")
             await connection.request(messages.DeleteTopicsRequest(topics=[deleted], timeout_ms=10_000))
             await until(summary, lambda answer: answer.start_offset == -1 and not answer.state_epoch)
-            sharing = brokers.running[0].node.sharing
+            sharing = topic.brokers.running[0].node.sharing
             # It was under way when the topic was deleted: nothing would delete what it makes.
             sharing.offsets._requests.ask(InitializeState(0, ShareKey("g", topic.id, 0), 9, -1, 0))
             kept = {key for shard in sharing.states.shards.loaded() for key in shard.machine.states}
             assert kept == set()
-            again = Topic(brokers)
+            again = Topic(topic.brokers)
             await until(again.create, lambda _: again.id != topic.id)
             b = await Member(again, "b").join()
             await again.produce(2)

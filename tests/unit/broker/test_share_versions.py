@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.unit.broker.several import Brokers, run
-from tests.unit.broker.share_members import SETTINGS, Member, Topic, until
+from tests.unit.broker.several import run
+from tests.unit.broker.share_members import Member, shared_topic, until
 
 from tidelog.broker.handlers import (
     alter_share_group_offsets,
@@ -37,10 +37,7 @@ def test_members_speak_every_version(tmp_path: Path) -> None:
     """They join, are described, take records, acknowledge them with a fetch or alone, and leave."""
 
     async def check() -> None:
-        async with Brokers(str(tmp_path), SETTINGS | {"group.share.record.lock.duration.ms": 60_000}) as brokers:
-            await brokers.start(0)
-            topic = Topic(brokers)
-            await topic.create()
+        async with shared_topic(tmp_path, group_share_record_lock_duration_ms=60_000) as topic:
             assert list(versions(share_group_heartbeat)) == [1], "else `Member.heartbeat` has to speak the others"
             a = await Member(topic, "a").join()
             for version in versions(share_group_describe):
@@ -78,12 +75,9 @@ def test_tools_speak_every_version(tmp_path: Path) -> None:
     """Offsets are altered, described and deleted."""
 
     async def check() -> None:
-        async with Brokers(str(tmp_path), SETTINGS) as brokers:
-            await brokers.start(0)
-            topic = Topic(brokers)
-            await topic.create()
+        async with shared_topic(tmp_path) as topic:
             await topic.produce(10)
-            connection = await brokers.connect(topic.coordinator)
+            connection = await topic.brokers.connect(topic.coordinator)
             for version in versions(alter_share_group_offsets):
                 alter = messages.AlterShareGroupOffsetsRequest
                 place = alter.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=3)
@@ -122,11 +116,8 @@ def test_leaders_speak_every_version(tmp_path: Path) -> None:
     """State is made, read, written, summed up and deleted."""
 
     async def check() -> None:
-        async with Brokers(str(tmp_path), SETTINGS) as brokers:
-            await brokers.start(0)
-            topic = Topic(brokers)
-            await topic.create()
-            connection = await brokers.connect(0)
+        async with shared_topic(tmp_path) as topic:
+            connection = await topic.brokers.connect(0)
             key = f"g:{format_topic_id(topic.id)}:0"
             find = messages.FindCoordinatorRequest(key_type=2, coordinator_keys=[key])
             await until(lambda: connection.request(find), lambda answer: not answer.coordinators[0].error_code)
