@@ -215,6 +215,7 @@ def test_a_mover_that_dies_leaves_the_store_as_it_was() -> None:
                 async with client(old.hosts) as tool:
                     await prepare(there, old.hosts, "")
                     await tool.create(MOVING, ephemeral=True)
+                    await reached(broker, SessionState.SUSPENDED)
                     export = await read_store(tool, old.hosts)
                     await transfer.fill(there, export)
                     tool._client._connection._socket.close()  # As if the process were killed.
@@ -262,6 +263,11 @@ def test_a_new_store_that_goes_away_does_not_hold_the_former_one(monkeypatch: py
             async with client(old.hosts) as broker, client(new.hosts) as there:
                 await some_nodes(broker)
                 read, looks = transfer.read_store, 0
+                states: list[SessionState] = []
+                broker.add_listener(states.append)
+
+                async def came_back() -> bool:
+                    return states[-2:] == [SessionState.SUSPENDED, SessionState.CONNECTED]
 
                 async with client(old.hosts) as tool:
 
@@ -279,7 +285,7 @@ def test_a_new_store_that_goes_away_does_not_hold_the_former_one(monkeypatch: py
                         async with asyncio.timeout(180):
                             await move(tool, there, old.hosts, new.hosts)
                     assert await tool.exists(MOVED) is None
-                await reached(broker, SessionState.CONNECTED)
+                await until(came_back)
                 await broker.set("/bytes", b"")
                 await asyncio.to_thread(new.start)
 
