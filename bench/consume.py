@@ -5,7 +5,9 @@
 librdkafka's Python client with `consume(10000)` is what users have. Beside its rate stands for which share of the time
 its thread that calls `consume` ran or waited for a processor: at 1 that thread is the limit, and no broker can be told
 from another by it. `lg fetch` (`bench/load`) only counts batches: the broker's own limit. Topics of 1 and 4 partitions
-with values of 1,000 and 100 bytes are filled by librdkafka, uncompressed, and lie in the page cache.
+with values of 1,000 and 100 bytes are filled by librdkafka, uncompressed, and lie in the page cache. `lg fetch` reads
+from a C server too (`bench/load/source.c`), which knows where each batch stands and does nothing but sendfile(2): what
+the machine gives at most.
 
 With --kafka, DIR is a folder in which `bench/peers/kafka.sh jars DIR` has put Apache Kafka (mvn and a JDK needed): it
 gets the same records from the same producer. Each broker is read from for WARM_UP_S seconds before anything counts.
@@ -56,6 +58,8 @@ PRODUCER: dict[str, Any] = {
 }
 # librdkafka's own backoff of 1 s, taken whenever its queue is full, would be all that is measured.
 CONSUMER: dict[str, Any] = {"group.id": "bench", "enable.auto.commit": False, "fetch.queue.backoff.ms": 10}
+PEER = "Apache Kafka"
+C_READER = "C, lg fetch"
 PARTITION_BYTES = 1 << 20
 """librdkafka's default of fetch.message.max.bytes; `lg fetch` asks for as much."""
 
@@ -113,6 +117,12 @@ def wanted_s() -> float:
     return (int(ran) + int(waited)) / 1e9
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 @contextlib.contextmanager
 def tidelog(work: Path) -> Iterator[Server]:
     with ProcessBroker(data=str(work / "tidelog")) as broker:
@@ -121,9 +131,7 @@ def tidelog(work: Path) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def kafka(directory: Path) -> Iterator[Server]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     script = HERE / "peers/kafka.sh"
     shutil.rmtree(directory / "data1", ignore_errors=True)
     command = ["bash", script, "start", directory, "1", str(port)]
@@ -138,7 +146,7 @@ def kafka(directory: Path) -> Iterator[Server]:
             except KafkaException:
                 if time.monotonic() > deadline:
                     raise
-        yield Server("Apache Kafka", port, int((directory / "pids").read_text().split()[0]))
+        yield Server(PEER, port, int((directory / "pids").read_text().split()[0]))
     finally:
         subprocess.run(["bash", script, "stop", directory], check=True, stdout=subprocess.DEVNULL)
 
@@ -183,6 +191,25 @@ def by_librdkafka(server: Server, shape: Shape, records: int) -> Run:
     return Run(size / took / 1e6, cpu_s / (size / 1e9), wanted / took)
 
 
+@contextlib.contextmanager
+def c_source(work: Path, shape: Shape) -> Iterator[Server]:
+    """The C server, with tidelog's logs of the shape's topic."""
+    logs = []
+    for partition in range(shape.partitions):
+        (log,) = work.glob(f"tidelog/**/{shape.topic}-{partition}/*.log")  # One segment: a topic has less than 1 GiB.
+        logs.append(log)
+    port = free_port()
+    _, places = mkreq.fetch(PARTITION_BYTES)
+    command = [work / "source", port, shape.topic, places["poff"], places["ooff"], PARTITION_BYTES, *logs]
+    with subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            yield Server("C source", port, process.pid)
+        finally:
+            process.terminate()
+
+
 def by_lg(server: Server, shape: Shape, work: Path) -> Run:
     mkreq.TOPIC = shape.topic.encode()
     request, places = mkreq.fetch(PARTITION_BYTES)
@@ -209,7 +236,7 @@ def measure(servers: list[Server], shape: Shape, arguments: argparse.Namespace, 
         fill(server, shape, records)
     readers = {"librdkafka, consume(10000)": lambda server: by_librdkafka(server, shape, records)}
     if (work / "lg").exists():
-        readers["C, lg fetch"] = lambda server: by_lg(server, shape, work)
+        readers[C_READER] = lambda server: by_lg(server, shape, work)
     for server in servers:
         until = time.monotonic() + warm_up_s
         while time.monotonic() < until:
@@ -217,28 +244,34 @@ def measure(servers: list[Server], shape: Shape, arguments: argparse.Namespace, 
                 read(server)
     print(f"\n{records:,} values of {shape.value_bytes} B, {shape.partitions} partition(s)")
     for reader, read in readers.items():
-        rounds: list[dict[str, Run]] = []
-        for index in range(WARM_UP_ROUNDS + arguments.rounds):
-            order = random.sample(servers, len(servers))
-            figures = {server.name: read(server) for server in order}
-            if index >= WARM_UP_ROUNDS:
-                rounds.append(figures)
         print(f"  {reader}")
-        for server in servers:
-            rate = statistics.median(figures[server.name].mb_s for figures in rounds)
-            best = max(figures[server.name].mb_s for figures in rounds)
-            cpu = statistics.median(figures[server.name].cpu_s_gb for figures in rounds)
-            busy = statistics.median(figures[server.name].reader for figures in rounds)
-            line = f"    {server.name:13} {rate:7,.0f} MB/s   best {best:7,.0f}   broker {cpu:5.2f} CPU s/GB"
-            line += f"   reader {busy:4.2f}"
-            if answer_kb := statistics.median(figures[server.name].answer_kb for figures in rounds):
-                line += f"   {answer_kb:5,.0f} kB an answer"
-            if server.name == "tidelog" and len(servers) > 1:
-                ratio = statistics.median(figures["tidelog"].mb_s / figures["Apache Kafka"].mb_s for figures in rounds)
-                line += f"   {ratio:5.2f} of Apache Kafka"
-                if reader.startswith("librdkafka") and shape.value_bytes == 1000:
-                    line += f", goal {GOAL}: {'reached' if ratio >= GOAL else 'missed'}"
-            print(line, flush=True)
+        with contextlib.ExitStack() as stack:
+            sources = list(servers)
+            if reader == C_READER:
+                sources.append(stack.enter_context(c_source(work, shape)))
+            rounds: list[dict[str, Run]] = []
+            for index in range(WARM_UP_ROUNDS + arguments.rounds):
+                figures = {source.name: read(source) for source in random.sample(sources, len(sources))}
+                if index >= WARM_UP_ROUNDS:
+                    rounds.append(figures)
+        for source in sources:
+            say(source.name, shape, reader, rounds)
+
+
+def say(name: str, shape: Shape, reader: str, rounds: list[dict[str, Run]]) -> None:
+    runs = [figures[name] for figures in rounds]
+    line = f"    {name:13} {statistics.median(run.mb_s for run in runs):7,.0f} MB/s"
+    line += f"   best {max(run.mb_s for run in runs):7,.0f}"
+    line += f"   broker {statistics.median(run.cpu_s_gb for run in runs):5.2f} CPU s/GB"
+    line += f"   reader {statistics.median(run.reader for run in runs):4.2f}"
+    if answer_kb := statistics.median(run.answer_kb for run in runs):
+        line += f"   {answer_kb:5,.0f} kB an answer"
+    if name != PEER and PEER in rounds[0]:
+        ratio = statistics.median(figures[name].mb_s / figures[PEER].mb_s for figures in rounds)
+        line += f"   {ratio:5.2f} of {PEER}"
+        if name == "tidelog" and reader != C_READER and shape.value_bytes == 1000:
+            line += f", goal {GOAL}: {'reached' if ratio >= GOAL else 'missed'}"
+    print(line, flush=True)
 
 
 def main() -> None:
@@ -251,8 +284,9 @@ def main() -> None:
     work = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
     try:
         if shutil.which("gcc"):
-            command = ["gcc", "-O2", "-march=native", "-w", "-o", work / "lg", HERE / "load/lg.c"]
-            subprocess.run(command, check=True)
+            for name in ("lg", "source"):
+                command = ["gcc", "-O2", "-march=native", "-w", "-pthread", "-o", work / name, HERE / f"load/{name}.c"]
+                subprocess.run(command, check=True)
         else:
             print("The reader in C is left out: it needs gcc.")
         with contextlib.ExitStack() as stack:
