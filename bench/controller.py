@@ -43,7 +43,8 @@ from typing import Any, Final
 
 from bench.peers.kafka import until
 from bench.peers.zookeeper import TIDELOG, Brokers, OnZooKeeper, Supervised, ZooKeeper, kafka
-from bench.replication import Unmeasured, cpu_seconds, producer, resident_mib, say
+from bench.replication import cpu_seconds, resident_mib, say
+from bench.replication_load import Unmeasured, producer
 from bench.scratch import scratch_folder
 from confluent_kafka import KafkaError
 from kazoo.client import KazooClient

@@ -5,6 +5,7 @@
 Each figure is a function of its own, and can be run alone:
 
     throughput     MB/s and records/s, 1,000 B and 100 B, replication factor 3, acks=all
+    throughput-c   the same by a generator in C (`bench/load`, gcc needed): librdkafka's thread may be the limit
     one-at-a-time  p50 and p99 of a record that is sent when the last one was acknowledged; the brokers' CPU time for it
     failover       from SIGKILL of a leader, and of the controller, to the next acknowledgement
     stop           a clean stop of a broker: failed deliveries, and the longest pause in any partition that it led
@@ -24,18 +25,32 @@ import argparse
 import contextlib
 import os
 import resource
+import shutil
 import signal
 import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from bench.peers.kafka import KafkaCluster, until
+from bench.replication_load import (
+    AGAIN_S_MAX,
+    BATCH_BYTES,
+    IN_FLIGHT,
+    PARTITIONS,
+    QUICK,
+    Prober,
+    Unmeasured,
+    build_lg,
+    producer,
+    send,
+    send_by_lg,
+)
 from bench.scratch import scratch_folder
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError
 
 from tidelog.client import admin
 from tidelog.client.blocking import BlockingCluster
@@ -44,7 +59,6 @@ from tidelog.model.errors import KafkaError as Refused
 from tidelog.testing import Cluster
 
 BROKERS: Final = 3
-PARTITIONS: Final = 6
 MANY: Final = 2000
 DELETION_MS: Final = 1000
 """log.segment.delete.delay.ms: the files of a topic are gone so long after its deletion."""
@@ -54,30 +68,11 @@ SETTINGS: Final = {
     "auto.create.topics.enable": "false",
     "log.segment.delete.delay.ms": DELETION_MS,
 }
-BUFFERED_MAX: Final = 200_000
-"""Records a producer holds at most."""
-PROBE_S: Final = 0.002
-"""Between two records that a prober sends to one partition: how exactly a pause is known."""
-AGAIN_S_MAX: Final = 60.0
 WARM_UP_ROUNDS: Final = {"tidelog": 1, "Apache Kafka": 10}
 """Rounds of throughput that do not count, 1,000 B: Apache Kafka's three virtual machines compile for a minute of load,
 in which they become three times as fast. Of 100 B one follows."""
 REST_S: Final = 3.0
 """From the deletion of a topic to the next round."""
-
-QUICK: Final = {
-    "reconnect.backoff.ms": 20,
-    "reconnect.backoff.max.ms": 100,
-    "retry.backoff.ms": 20,
-    "topic.metadata.refresh.fast.interval.ms": 20,
-    "linger.ms": 0,
-    "socket.nagle.disable": True,
-}
-"""A client that looks again soon, so that what it waits for is the brokers."""
-
-
-class Unmeasured(Exception):
-    """A figure that cannot be had, and why; the others can."""
 
 
 class Brokers(Protocol):
@@ -178,121 +173,6 @@ class View:
         self._cluster.close()
 
 
-# Load
-
-
-def producer(bootstrap: str, settings: Mapping[str, Any]) -> Producer:
-    return Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0, **settings})
-
-
-def send(bootstrap: str, topic: str, size: int, seconds: float) -> float:
-    """Records a second, of `size` bytes, that were acknowledged."""
-    failed: list[str] = []
-
-    def delivered(error: KafkaError | None, _: Any) -> None:
-        if error is not None:
-            failed.append(error.str())
-
-    client = producer(
-        bootstrap,
-        {
-            "linger.ms": 5,
-            "queue.buffering.max.messages": BUFFERED_MAX,
-            "queue.buffering.max.kbytes": 1 << 18,
-            "delivery.report.only.error": True,
-        },
-    )
-    chunk = [{"value": os.urandom(size)} for _ in range(500 if size < 500 else 100)]
-    buffered_max = min(BUFFERED_MAX, (64 << 20) // size) - len(chunk)
-    sent, partition = 0, 0
-    started = time.monotonic()
-    while time.monotonic() < started + seconds:
-        if len(client) > buffered_max:
-            client.poll(0.001)
-            continue
-        partition = (partition + 1) % PARTITIONS
-        sent += client.produce_batch(topic, list(chunk), partition=partition, on_delivery=delivered)
-    left = client.flush(60)
-    if left or failed:
-        raise Unmeasured(f"{left + len(failed)} of {sent} records failed: {failed[:1]}")
-    return sent / (time.monotonic() - started)
-
-
-class Prober:
-    """Sends a small record to every partition every few milliseconds, and knows when each was acknowledged."""
-
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
-        self._topic, self._partitions = topic, partitions
-        self._client = producer(bootstrap, QUICK)
-        self._ending = threading.Event()
-        self._count = 0
-        self._lock = threading.Lock()
-        self._next: dict[int, float] = {}
-        self._from = 0
-        self._since = 0.0
-        self._arrived = threading.Event()
-        self.last = [time.monotonic()] * partitions
-        self.longest = [0.0] * partitions
-        """Seconds between two acknowledgements of a partition, at most, since `forget`."""
-        self.failed = 0
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Prober:
-        self._thread.start()
-        self.mark(range(self._partitions))
-        if self.wait() is None:
-            raise Unmeasured("nothing is acknowledged, and nothing was broken yet")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ending.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._ending.is_set():
-            turn = time.monotonic() + PROBE_S
-            if len(self._client) < 20_000:
-                for partition in range(self._partitions):
-                    self._count += 1
-                    value = b"%d" % self._count
-                    self._client.produce(self._topic, value, partition=partition, on_delivery=self._delivered)
-            while (left := turn - time.monotonic()) > 0:
-                self._client.poll(left)
-        self._client.flush(AGAIN_S_MAX)
-
-    def _delivered(self, error: KafkaError | None, message: Any) -> None:
-        now = time.monotonic()
-        if error is not None:
-            self.failed += 1
-            return
-        partition = message.partition()
-        self.longest[partition] = max(self.longest[partition], now - self.last[partition])
-        self.last[partition] = now
-        with self._lock:
-            if self._next.get(partition) == 0.0 and int(message.value()) > self._from:
-                self._next[partition] = now
-                if all(self._next.values()):
-                    self._arrived.set()
-
-    def forget(self) -> None:
-        """Pauses and failures count from now on."""
-        self.last = [time.monotonic()] * self._partitions
-        self.longest = [0.0] * self._partitions
-        self.failed = 0
-
-    def mark(self, partitions: Any) -> None:
-        """From now on, `wait` is for records that are sent after this moment."""
-        with self._lock:
-            self._next = dict.fromkeys(partitions, 0.0)
-            self._from = self._count
-            self._since = time.monotonic()
-            self._arrived.clear()
-
-    def wait(self) -> float | None:
-        """Seconds from `mark` until the last of its partitions had an acknowledgement; None: too long."""
-        return max(self._next.values()) - self._since if self._arrived.wait(AGAIN_S_MAX) else None
-
-
 # Figures: (name of the peer, its cluster, arguments) -> lines
 
 
@@ -313,15 +193,33 @@ def wanted_s() -> float:
 
 
 def throughput(name: str, brokers: Brokers, arguments: argparse.Namespace) -> None:
+    say_throughput(name, "acks=all, RF 3", lambda size, index: fill(brokers, size, index, arguments.seconds), arguments)
+
+
+def throughput_c(name: str, brokers: Brokers, arguments: argparse.Namespace) -> None:
+    if shutil.which("gcc") is None:
+        raise Unmeasured("it needs gcc")
+    with scratch_folder() as folder:
+        lg = build_lg(folder)
+        say_throughput(
+            name,
+            f"by the generator in C, {IN_FLIGHT} x {BATCH_BYTES // 1000} kB",
+            lambda size, index: fill_by_lg(brokers, lg, size, index, arguments.seconds),
+            arguments,
+        )
+
+
+def say_throughput(name: str, how: str, fill_once: Callable[[int, int], Round], arguments: argparse.Namespace) -> None:
+    """`fill_once` is told the bytes of a value, and which round it is."""
     for size, warm_up in ((1000, WARM_UP_ROUNDS[name]), (100, 1)):
-        rounds = [fill(brokers, size, index, arguments.seconds) for index in range(warm_up + arguments.rounds)]
+        rounds = [fill_once(size, index) for index in range(warm_up + arguments.rounds)]
         counted = rounds[warm_up:]
         rate = statistics.median(each.records_s for each in counted)
         used = statistics.median(each.cpu_s_mb for each in counted)
         sender = statistics.median(each.sender for each in counted)
         say(
             name,
-            f"{size:,} B, acks=all, RF 3",
+            f"{size:,} B, {how}",
             f"{rate * size / 1e6:8.1f} MB/s  {rate:11,.0f} records/s, CPU of all brokers {used * 1e3:.1f} ms a MB,"
             f" sender {sender:.2f}  (rounds: {' '.join(f'{each.records_s * size / 1e6:.0f}' for each in rounds)} MB/s)",
         )
@@ -345,6 +243,26 @@ def fill(brokers: Brokers, size: int, index: int, seconds: float) -> Round:
         view.delete(topic)
     time.sleep(REST_S)  # The brokers remove the deleted topic's files meanwhile, not beside the next round.
     return Round(rate, used / (rate * size * took / 1e6), wanted / took)
+
+
+def fill_by_lg(brokers: Brokers, lg: Path, size: int, index: int, seconds: float) -> Round:
+    """As `fill`; six topics of one partition, a generator each: it takes one leader's port."""
+    topics = [f"throughput-c-{size}-{index}-{number}" for number in range(PARTITIONS)]
+    ports = dict(
+        zip(brokers.ids, (address.rpartition(":")[2] for address in brokers.bootstrap.split(",")), strict=True)
+    )
+    leaders = {}
+    with View(brokers.bootstrap) as view:
+        for topic in topics:
+            view.create(topic, 1)
+            leaders[topic] = ports[view.leaders[0]]
+        used = sum(cpu_seconds(brokers.pid(broker_id)) for broker_id in brokers.ids)
+        sent = send_by_lg(lg, leaders, size, seconds)
+        used = sum(cpu_seconds(brokers.pid(broker_id)) for broker_id in brokers.ids) - used
+        for topic in topics:
+            view.delete(topic)
+    time.sleep(REST_S)
+    return Round(sent.records_s, used / (sent.records_s * size * sent.seconds / 1e6), sent.busiest)
 
 
 def one_at_a_time(name: str, brokers: Brokers, arguments: argparse.Namespace) -> None:
@@ -499,6 +417,7 @@ def resident_mib(pid: int) -> float:
 
 FIGURES: Final[dict[str, Callable[[str, Brokers, argparse.Namespace], None]]] = {
     "throughput": throughput,
+    "throughput-c": throughput_c,
     "one-at-a-time": one_at_a_time,
     "failover": failover,
     "stop": stop,

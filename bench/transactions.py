@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.peers.kafka import KafkaCluster
-from bench.replication import BROKERS, PARTITIONS, SETTINGS, Unmeasured, View, say
+from bench.replication import BROKERS, SETTINGS, View, say
+from bench.replication_load import PARTITIONS, Unmeasured
 from bench.scratch import scratch_folder
 from confluent_kafka import KafkaError, Producer
 

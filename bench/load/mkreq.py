@@ -65,9 +65,9 @@ def topic() -> bytes:
     return b"\x02" + unsigned(len(TOPIC) + 1) + TOPIC + b"\x02"
 
 
-def produce(data: bytes) -> tuple[bytes, int]:
-    """A Produce v10 request with acks=1, and where its partition stands."""
-    start = header(0, 10) + b"\0" + struct.pack(">hi", 1, 30_000) + topic()
+def produce(data: bytes, acks: int = 1) -> tuple[bytes, int]:
+    """A Produce v10 request, and where its partition stands."""
+    start = header(0, 10) + b"\0" + struct.pack(">hi", acks, 30_000) + topic()
     request = start + struct.pack(">i", 0) + unsigned(len(data) + 1) + data + b"\0\0\0"
     return struct.pack(">i", len(request)) + request, len(start) + 4
 
