@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from tidelog.broker.cluster import store_follower as module
 from tidelog.broker.cluster.stored_security import StoredSecurity
 from tidelog.broker.futures import future_of
 from tidelog.metadata.operations import Create, SetData
+from tidelog.metadata.operations import Operation as StoreOperation
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.ports.real import SystemClock, SystemRandom
 from tidelog.security import stored
@@ -22,7 +23,7 @@ from tidelog.security.authorizer import Authorizer
 from tidelog.security.scram import MECHANISMS, ScramCredential
 from tidelog.store.client import Watch
 from tidelog.store.embedded import EmbeddedStore
-from tidelog.store.errors import ConnectionLoss
+from tidelog.store.errors import ConnectionLoss, NoAuth, StoreError
 from tidelog.store.local import LocalStore
 from tidelog.store.persistence import MemoryPersistence
 
@@ -201,6 +202,70 @@ def test_a_store_that_is_away_is_not_waited_for_without_end(monkeypatch: pytest.
             await future_of(security.caught_up())
         assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
         await security.close()
+
+    asyncio.run(asyncio.wait_for(check(), 180))
+
+
+def test_what_the_store_takes_from_nobody_is_refused_by_name_and_the_rest_is_kept() -> None:
+    """ZooKeeper cuts the connection over a node of more than 1 MiB, and the store refuses to ask it."""
+
+    async def check() -> None:
+        store = EmbeddedStore(MemoryPersistence(), SystemClock(), SystemRandom())
+        store.start()
+        session = await LocalStore.connect(store)
+        for path in ("/config", "/config/changes"):
+            await session.create(path)
+        authorizer = Authorizer()
+        security = StoredSecurity(lambda: session, SystemClock(), authorizer)
+        await security.open()
+        many = [AclEntry(f"User:{number:060}", "*", Operation.READ, Permission.ALLOW) for number in range(10_000)]
+        with pytest.raises(KafkaError, match="path and data are longer than") as refused:
+            await future_of(security.change_acls(ORDERS, lambda before: many))
+        assert refused.value.code is ErrorCode.INVALID_REQUEST
+        assert not authorizer.entries(ORDERS)
+        await future_of(security.change_acls(ORDERS, lambda before: [READ]))
+        assert authorizer.entries(ORDERS) == {READ}
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(check(), 180))
+
+
+class Refusing(LocalStore):
+    """A session whose multis fail with `refusals` first."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.refusals: list[StoreError] = []
+
+    def multi(self, operations: Sequence[StoreOperation]) -> Awaitable[Any]:
+        if not self.refusals:
+            return super().multi(operations)
+        refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        refused.set_exception(self.refusals.pop(0))
+        return refused
+
+
+def test_a_change_is_tried_again_where_the_store_failed_and_refused_where_it_may_not_be_made() -> None:
+    """ZooKeeper's system errors say nothing of the change; an access list of another client's does."""
+
+    async def check() -> None:
+        store = EmbeddedStore(MemoryPersistence(), SystemClock(), SystemRandom())
+        store.start()
+        session = await Refusing.connect(store)
+        assert isinstance(session, Refusing)
+        for path in ("/config", "/config/changes"):
+            await session.create(path)
+        authorizer = Authorizer()
+        security = StoredSecurity(lambda: session, SystemClock(), authorizer)
+        await security.open()
+        session.refusals = [StoreError(message="ZooKeeper's error -1")]
+        await future_of(security.change_acls(ORDERS, lambda before: [READ]))
+        assert authorizer.entries(ORDERS) == {READ}
+        session.refusals = [NoAuth(stored.acl_path(ORDERS))]
+        with pytest.raises(KafkaError, match="access list") as refused:
+            await future_of(security.change_acls(ORDERS, lambda before: []))
+        assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        await store.close()
 
     asyncio.run(asyncio.wait_for(check(), 180))
 

@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Final, Protocol
 from tidelog.broker.cluster.commit import RETRY_DELAY_MS
 from tidelog.broker.cluster.notifications import Notifications
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.store.errors import BadVersion, ConnectionLoss, NodeExists, NoNode, SessionExpired, StoreClosed, StoreError
+from tidelog.store.errors import (
+    BadArguments,
+    BadVersion,
+    ConnectionLoss,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    StoreClosed,
+    StoreError,
+)
 
 if TYPE_CHECKING:
     from tidelog.ports.clock import Clock
@@ -169,7 +178,8 @@ async def persist(
 ) -> None:
     """Tries a change again while others are faster, or the store is away; what an attempt did twice is done once.
 
-    KafkaError REQUEST_TIMED_OUT after `CHANGE_MS_MAX`.
+    KafkaError: REQUEST_TIMED_OUT after `CHANGE_MS_MAX`; INVALID_REQUEST where the store takes no such node, as one of
+    more than 1 MiB; UNKNOWN_SERVER_ERROR where this broker may not write it.
     """
     deadline_ms = clock.monotonic_ms() + CHANGE_MS_MAX
     while True:
@@ -185,6 +195,12 @@ async def persist(
             failure = "the metadata store does not answer"
         except (ConnectionLoss, SessionExpired, StoreClosed) as error:
             failure = f"the metadata store cannot be asked: {error}"
+            await asyncio.sleep(RETRY_DELAY_MS / 1000)
+        except StoreError as error:
+            if not error.is_the_stores:
+                code = ErrorCode.INVALID_REQUEST if isinstance(error, BadArguments) else ErrorCode.UNKNOWN_SERVER_ERROR
+                raise KafkaError(code, f"The metadata store does not take the change: {error}") from error
+            failure = f"the metadata store fails: {error}"
             await asyncio.sleep(RETRY_DELAY_MS / 1000)
         if clock.monotonic_ms() >= deadline_ms:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Not changed in time: {failure}.")
