@@ -139,7 +139,7 @@ def create_partitions(turn: ControllerTurn, partitions: Sequence[TopicPartition]
 
     For the whole batch first all `partitions` nodes, then all partition nodes, then all states, as Kafka does. A
     partition none of whose replicas is live stays without a state until one is; one whose state is there and cannot be
-    read is left alone.
+    read is left alone. One that its topic had before goes on from the state that is left of it.
     """
     bare, topics = turn.state.bare_nodes, turn.state.image.topics
     partitions = [each for each in partitions if not turn.state.has_unreadable_state(each)]
@@ -147,11 +147,12 @@ def create_partitions(turn: ControllerTurn, partitions: Sequence[TopicPartition]
         has_states = any(
             image.has_state or turn.state.has_unreadable_state(TopicPartition(topic, index))
             for index, image in topics[topic].partitions.items()
-        )
+        ) or any(path.startswith(f"{partitions_path(topic)}/") for path in turn.state.orphans)
         if not has_states and partitions_path(topic) not in bare:
             turn.write(Create(partitions_path(topic)))
     for topic_partition in partitions:
-        if partition_path(*topic_partition) not in bare:
+        image = topics[topic_partition.topic].partitions[topic_partition.partition]
+        if not image.has_state and partition_path(*topic_partition) not in bare:
             turn.write(Create(partition_path(*topic_partition)))
     for topic_partition in partitions:
         image = topics[topic_partition.topic].partitions[topic_partition.partition]

@@ -120,9 +120,9 @@ class ControllerState:
         self.bare_nodes: dict[str, None] = {}
         """Below topics' nodes: `partitions` and partition nodes that have no state below them (yet), and whatever else
         another client put there. They go with the topic."""
-        self.orphans: dict[str, None] = {}
-        """States of partitions that their topics do not have: a topic's node was made smaller, or a deletion was cut
-        short. They go with the topic."""
+        self.orphans: dict[str, tuple[bytes | None, int]] = {}
+        """[path] -> content and version: states of partitions that their topics do not have, since a topic's node was
+        made smaller, or a deletion was cut short. They go with the topic; a partition that is added has its own."""
         self.malformed: dict[str, str] = {}
         """Nodes that could not be read, with the reason; what they describe is left out of the image, or stays in it
         as it was known."""
@@ -342,6 +342,8 @@ class ControllerState:
                 new = replace(old, replicas=assigned, adding=adding, removing=removing)
             self._reassigned(TopicPartition(name, index), () if old is None else old.replicas, assigned)
             self.image.apply(PartitionChanged(name, index, new))
+            if self.orphans and (path := state_path(name, index)) in self.orphans:
+                self._put(path, *self.orphans.pop(path))
 
     def _remove_topic(self, name: str) -> None:
         self.topic_versions.pop(name, None)
@@ -389,7 +391,7 @@ class ControllerState:
         self.bare_nodes.pop(folder, None)
         self.bare_nodes.pop(f"{folder}/{partition}", None)
         if old is None:
-            self.orphans[state_path(topic, partition)] = None
+            self.orphans[state_path(topic, partition)] = data, version
             return
         state = decode_state(topic, partition, data)
         new = PartitionImage(

@@ -317,11 +317,20 @@ def _growth(turn: ControllerTurn, topic: MorePartitions) -> tuple[TopicImage, As
 def adopt_topics(turn: ControllerTurn, event: TopicsChanged) -> None:
     """Takes over what a tool wrote into the store: new topics get an id, new partitions nodes and leaders."""
     without_id = []
+    topics = turn.state.image.topics
+    before = {node.name: set(topics[node.name].partitions) for node in event.nodes if node.name in topics}
     for node in event.nodes:
         if node.data is None:
             turn.state.replay(Delete(topic_path(node.name)))
         elif _adopt_topic(turn, node, node.data):
             without_id.append(node.name)
+    had_states = [
+        TopicPartition(topic.name, index)
+        for topic in standing(turn, list(before))
+        for index, image in topic.partitions.items()
+        if index not in before[topic.name] and image.has_state
+    ]
+    create_partitions(turn, had_states)
     complete_topics(turn, [node.name for node in event.nodes])
     for name in without_id:
         # Kafka writes it back at the next reassignment.

@@ -24,8 +24,10 @@ from tidelog.controller.events import (
 from tidelog.controller.requests import (
     AlterReassignments,
     CreatedTopic,
+    CreatePartitions,
     CreateTopics,
     DeleteTopics,
+    MorePartitions,
     NewTopic,
     ReassignPartition,
     TopicReference,
@@ -236,6 +238,40 @@ def test_a_state_that_no_topic_refers_to_goes_with_the_topic() -> None:
     cluster.run(Submitted(1, DeleteTopics([TopicReference("t")])))
     cluster.run(ReplicasStopped(BrokerId(0), {TopicPartition("t", 0): ErrorCode.NONE}))
     assert not [path for path in cluster.tree.paths() if path.startswith("/brokers/topics/")]
+
+
+def shrink(cluster: Cluster, partitions: dict[int, list[int]]) -> None:
+    """Somebody makes the topic smaller while there is no controller; then one is elected."""
+    topic_id = cluster.controller.image.topics["t"].topic_id
+    put = SetData("/brokers/topics/t", encode_topic(TopicAssignment(partitions, topic_id)))
+    cluster.tree.transact(1, [put], 0)
+    cluster.term(2)
+
+
+def test_states_that_no_topic_refers_to_keep_no_controller_from_its_work() -> None:
+    """The folder of the topic's partitions is there, though none of those that the topic has was ever led."""
+    cluster = Cluster(broker(0), broker(1))
+    cluster.make("t", [0, 1], [1, 0])
+    shrink(cluster, {2: [0, 1]})
+    assert cluster.partition("t", 2).leader == 0
+    assert cluster.loaded(2).state.image == cluster.controller.image
+
+
+def test_a_topic_grows_again_where_it_was_made_smaller() -> None:
+    """What is left of the partitions goes on in the next leader epoch: brokers take no order of an older one."""
+    cluster = Cluster(broker(0), broker(1))
+    cluster.make("t", [0, 1], [1, 0], [0, 1])
+    shrink(cluster, {0: [0, 1]})
+    [outcome] = cluster.ask(CreatePartitions([MorePartitions("t", 2, [[0, 1]])]))
+    assert outcome.error is ErrorCode.NONE
+    assert (cluster.partition("t", 1).leader, cluster.partition("t", 1).leader_epoch) == (0, 1)
+    assert set(cluster.sent("LeaderAndIsrRequest")) == {0, 1}
+    topic_id = cluster.controller.image.topics["t"].topic_id
+    put_topic(cluster, TopicAssignment({0: [0, 1], 1: [0, 1], 2: [1, 0]}, topic_id))
+    assert (cluster.partition("t", 2).leader, cluster.partition("t", 2).leader_epoch) == (1, 1)
+    assert set(cluster.sent("LeaderAndIsrRequest")) == {0, 1}
+    assert cluster.loaded(2).state.image == cluster.controller.image
+    assert cluster.controller.state.orphans == {}
 
 
 @pytest.mark.parametrize(
