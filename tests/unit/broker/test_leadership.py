@@ -242,23 +242,48 @@ def test_what_a_deleted_topic_left_behind_is_put_aside(broker: Broker) -> None:
     assert (stray / "partition.metadata").exists()
 
 
+def another_topic(broker: Broker, name: str, isr: list[int]) -> TopicId:
+    """The controller has told that another topic has the name now; its id."""
+    other = TopicId(bytes(range(16)))
+    states = [messages.UpdateMetadataRequest.UpdateMetadataPartitionState(leader=isr[0], isr=isr, replicas=[0, 1])]
+    told = messages.UpdateMetadataRequest.UpdateMetadataTopicState(
+        topic_name=name, topic_id=other, partition_states=states
+    )
+    assert broker.tell_brokers([told]).error_code == 0
+    return other
+
+
 def test_the_replica_of_a_deleted_topic_gives_way_to_a_new_one_of_that_name(broker: Broker) -> None:
     """The broker was away while its replica moved and the topic was deleted, and was told to stop nothing. It has been
     told of the topic that has the name now, and is to make a replica of it."""
     broker.lead("u")
     broker.produce("u", [b"a"])
     folder = Path(broker.replica("u").log.directory)
-    other = TopicId(bytes(range(16)))
-    states = [messages.UpdateMetadataRequest.UpdateMetadataPartitionState(leader=0, isr=[0], replicas=[0])]
-    told = messages.UpdateMetadataRequest.UpdateMetadataTopicState(
-        topic_name="u", topic_id=other, partition_states=states
-    )
-    assert broker.tell_brokers([told]).error_code == 0
+    other = another_topic(broker, "u", [0])
     assert errors(broker.lead("u", topic_id=other)) == [0]
     assert broker.replica("u").topic_id == other
     assert broker.produce("u").base_offset == 0
     [stray] = [path for path in folder.parent.iterdir() if path.name.endswith("-stray")]
     assert (stray / "00000000000000000000.log").stat().st_size > 0
+
+
+@pytest.mark.parametrize("isr", [[1], [1, 0]], ids=["out of sync", "in sync"])
+def test_the_replica_of_a_deleted_topic_gives_way_to_one_that_a_later_controller_orders(
+    broker: Broker, isr: list[int]
+) -> None:
+    """The first controller ended, or the broker registered anew, before the order of the new replica came: it is not
+    called new any more. One that counts as in sync is not given up for it."""
+    broker.lead("u")
+    broker.produce("u", [b"a"])
+    other = another_topic(broker, "u", isr)
+    order = messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState(leader=1, isr=isr, replicas=[0, 1], is_new=False)
+    topics = [
+        messages.LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name="u", topic_id=other, partition_states=[order])
+    ]
+    request = messages.LeaderAndIsrRequest(controller_epoch=1, broker_epoch=7, topic_states=topics)
+    expected = ErrorCode.INCONSISTENT_TOPIC_ID if 0 in isr else ErrorCode.NONE
+    assert errors(broker.ask(ApiKey.LEADER_AND_ISR, 7, request)) == [expected]
+    assert (broker.replica("u").topic_id == other) is (0 not in isr)
 
 
 def test_invalid_names_never_reach_the_disk(broker: Broker) -> None:

@@ -198,12 +198,15 @@ class Leadership:
         """Ends the replica of a deleted topic whose name another one has, of which a replica is to be made.
 
         This broker was away when the replica moved to others and the topic was deleted: it was told to stop nothing.
-        The new topic was told of before; an order that contradicts what was told is refused (`_take_up`).
+        The new topic was told of before; an order that contradicts what was told is refused (`_take_up`). So is one for
+        a replica in sync that is not new: the store may be an old one, and the replica the one that clients write to.
         """
         topic_partition, topic_id = order.topic_partition, order.topic_id
         replica = self._replicas.get(topic_partition)
         topic = self._metadata.image.topics.get(topic_partition.topic)
-        if replica is None or topic is None or topic.topic_id != topic_id or not order.state.is_new:
+        if replica is None or topic is None or topic.topic_id != topic_id:
+            return
+        if not order.state.is_new and self._broker_id in order.state.isr:
             return
         if ZERO_TOPIC_ID in (topic_id, replica.topic_id) or topic_id == replica.topic_id or replica.log.is_offline:
             return
