@@ -36,7 +36,7 @@ from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.store.client import Created, OperationResult, SessionState, Stat, Watch
 from tidelog.store.embedded import EmbeddedStore
-from tidelog.store.errors import SessionExpired, StoreError
+from tidelog.store.errors import BadVersion, NoAuth, SessionExpired, StoreError
 from tidelog.store.local import LocalStore
 from tidelog.store.persistence import MemoryPersistence
 
@@ -548,6 +548,40 @@ def test_a_write_that_fails_makes_it_load_anew() -> None:
             lambda: "u" in image.topics or (driver.elections.image is not None and "u" in driver.elections.image.topics)
         )
         await other.close()
+        await driver.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "words"),
+    [
+        (NoAuth("/config/topics/t"), "The metadata store does not take .* NoAuth: /config/topics/t"),
+        (StoreError("", "ZooKeeper's error -1"), "The metadata store does not take .* ZooKeeper's error -1"),
+        (BadVersion("/config/topics/t"), "Another client is changing the cluster's metadata; try again."),
+    ],
+    ids=["access list", "system error", "version"],
+)
+def test_a_request_whose_writes_the_store_refuses_is_told_why(
+    monkeypatch: pytest.MonkeyPatch, refusal: StoreError, words: str
+) -> None:
+    """That another client writes is said only where it does: an operator would look for one."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, session = await harness.broker(0)
+        write = session.multi
+
+        def multi(operations: Sequence[Operation]) -> Awaitable[Sequence[OperationResult]]:
+            if not any(each.path == "/config/topics/t" for each in operations):
+                return write(operations)
+            failed: asyncio.Future[Sequence[OperationResult]] = asyncio.get_running_loop().create_future()
+            failed.set_exception(refusal)
+            return failed
+
+        monkeypatch.setattr(session, "multi", multi)
+        with pytest.raises(KafkaError, match=words) as refused:
+            await driver.elections.serve(CreateTopics([NewTopic("t", 1, 1)]))
+        assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
         await driver.close()
 
     run(scenario)

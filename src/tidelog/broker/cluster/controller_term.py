@@ -40,7 +40,7 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerEpoch, BrokerId, TopicId
 from tidelog.ports.clock import Clock
 from tidelog.store.client import StoreClient
-from tidelog.store.errors import BadVersion, NoNode, SessionExpired, StoreClosed, StoreError
+from tidelog.store.errors import BadVersion, NodeExists, NoNode, NotEmpty, SessionExpired, StoreClosed, StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -243,7 +243,7 @@ class Term:
                 # Another client wrote, or the connection broke while something was read: what is known is no longer
                 # what is there.
                 await self._pause("a decision could not be written, the metadata is loaded anew", error)
-                await self._start_over()
+                await self._start_over(error)
 
     async def _pause(self, what: str, error: StoreError) -> None:
         """Before the store is asked again: nothing at first, then longer and longer; only the first is worth a line."""
@@ -294,8 +294,8 @@ class Term:
             return
         await self._carry_out(self.controller.handle(self._now_ms(), event))
 
-    async def _start_over(self) -> None:
-        """Loads anew and puts what is undecided in the queue again."""
+    async def _start_over(self, error: StoreError | None = None) -> None:
+        """Loads anew and puts what is undecided in the queue again. `error`: why, where the store has refused."""
         await self.load()
         unanswered = [pending for pending in self._pending.values() if not pending.answer.done()]
         # What is done, and waits for brokers to take it in only, must not be done twice.
@@ -304,6 +304,8 @@ class Term:
             pending.reloads += 1
             if pending.reloads > RELOADS_MAX:
                 refusal = "Another client is changing the cluster's metadata; try again."
+                if error is not None and not isinstance(error, BadVersion | NodeExists | NoNode | NotEmpty):
+                    refusal = f"The metadata store does not take what was to be written: {error}"
                 pending.answer.set_exception(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, refusal))
             else:
                 self._submit(pending)
