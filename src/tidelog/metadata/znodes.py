@@ -467,6 +467,12 @@ def _load(path: str, data: bytes | None, *, newest: int) -> dict[str, Any]:
         raise MalformedZnode(path, f"not JSON ({error})") from error
     if not isinstance(content, dict):
         raise MalformedZnode(path, "not a JSON object")
+    if not data.isascii() or b"\\u" in data:
+        try:
+            _dump(content)
+        except (UnicodeEncodeError, RecursionError) as error:
+            # JSON can name halves of characters, which no text has: the node could not be written again.
+            raise MalformedZnode(path, f"it holds what no text has ({error})") from error
     version = content.get("version", newest)
     try:
         known = 1 <= int(version) <= newest

@@ -23,6 +23,7 @@ from tidelog.controller.requests import (
     DeleteTopics,
     MorePartitions,
     NewTopic,
+    ReplaceConfigs,
     TopicReference,
 )
 from tidelog.controller.result import Timer
@@ -763,6 +764,26 @@ def test_a_controller_builds_on_settings_whose_notification_was_missed() -> None
             "flush.messages": "1",
         }
         await tool.close()
+        await driver.close()
+
+    run(scenario)
+
+
+def test_settings_that_could_not_be_written_again_end_no_controller() -> None:
+    """A tool has named half a character: such settings are not taken over, and can be replaced."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, session = await harness.broker(0)
+        await driver.elections.serve(CreateTopics([NewTopic("api", 1, 1)]))
+        await session.set("/config/topics/api", b'{"version":1,"config":{"retention.ms":"\\ud800"}}')
+        told = znodes.encode_config_change("topics/api")
+        await session.create(znodes.CONFIG_CHANGE_PREFIX, told, sequential=True)
+        another = ConfigResource(ConfigResourceType.TOPIC, "another")
+        await driver.elections.serve(CreateTopics([NewTopic("another", 1, 1)]))
+        for resource in (T, another):
+            change = ReplaceConfigs(resource, [("flush.ms", "5")])
+            [outcome] = await driver.elections.serve(AlterConfigs([change]))
+            assert outcome.error is ErrorCode.NONE
         await driver.close()
 
     run(scenario)

@@ -199,6 +199,15 @@ def test_broken_nodes_are_malformed_and_nothing_else(data: bytes | None) -> None
             decode(data)
 
 
+@pytest.mark.parametrize("half", [b"\\ud800", b"\\uDC00", b"\xed\xa0\x80"])
+def test_half_a_character_is_malformed(half: bytes) -> None:
+    """JSON can name one; what was read could not be written again. A whole one may be named by its halves."""
+    with pytest.raises(MalformedZnode, match="no text has"):
+        znodes.decode_config("/config/topics/t", b'{"version":1,"config":{"a":"' + half + b'"}}')
+    whole = b'{"version":1,"config":{"a":"\\ud83d\\ude00 \xed\x95\x9c"}}'
+    assert znodes.decode_config("/config/topics/t", whole) == {"a": "\U0001f600 \ud55c"}
+
+
 def test_a_malformed_node_is_named() -> None:
     """The message says which node, so that an operator can mend it."""
     with pytest.raises(MalformedZnode, match=r"^/brokers/topics/t in the metadata store is malformed: not JSON"):
