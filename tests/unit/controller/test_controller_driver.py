@@ -985,6 +985,31 @@ def test_a_store_that_is_overloaded_ends_no_broker(monkeypatch: pytest.MonkeyPat
     run(scenario)
 
 
+def test_a_failed_directory_is_told_though_the_store_fails_within_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else clients would be sent for good to a leader whose log is gone."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, session = await harness.broker(0)
+        create, refused = session.create, []
+
+        def refuse_once(path: str, data: bytes | None = None, **named: Any) -> Awaitable[Created]:
+            if path != znodes.LOG_DIRECTORY_EVENT_PREFIX or refused:
+                return create(path, data, **named)
+            refused.append(path)
+            failed: asyncio.Future[Created] = asyncio.get_running_loop().create_future()
+            failed.set_exception(StoreError(path, "ZooKeeper's error -127"))
+            return failed
+
+        monkeypatch.setattr(session, "create", refuse_once)
+        told(session)
+        driver.log_directory_failed()
+        await eventually(lambda: any(each.startswith("* delete /log_dir_event_notification") for each in told(session)))
+        assert refused
+        await driver.close()
+
+    run(scenario)
+
+
 @pytest.mark.row("R24")
 def test_a_session_that_ends_with_the_answer_to_the_registration(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop that stood still hears of both at once: the broker has not joined, and its start goes on with another."""

@@ -214,8 +214,10 @@ class ControllerDriver:
                 # It does no harm twice; without it, clients would be sent here for what is gone.
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)
             except StoreError as error:
-                logger.error("controller not told of a failed log directory: reason=%s", error)
-                return
+                if not error.is_the_stores:
+                    logger.error("controller not told of a failed log directory: reason=%s", error)
+                    return
+                await asyncio.sleep(RETRY_DELAY_MS / 1000)
 
     def marks_changed(self) -> None:
         """What the controller is to know of this broker's replicas is written anew; at the next registration too."""
