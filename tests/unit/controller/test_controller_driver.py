@@ -532,6 +532,32 @@ def test_without_its_store_a_broker_asks_for_patience() -> None:
     run(scenario)
 
 
+def test_a_store_that_fails_within_is_asked_again_who_controls_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new controller would take another error for a fault of this broker's, and give its orders up in the end."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, session = await harness.broker(0)
+        epoch = driver.elections.controller.image.controller_epoch if driver.elections.controller else None
+        assert epoch is not None
+        driver.elections.end_term()
+        sync, refused = session.sync, []
+
+        def refuse_once() -> Awaitable[None]:
+            if refused:
+                return sync()
+            refused.append(True)
+            failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            failed.set_exception(StoreError("", "ZooKeeper's error -127"))
+            return failed
+
+        monkeypatch.setattr(session, "sync", refuse_once)
+        assert await driver.elections.confirm(BrokerId(0), epoch)
+        assert refused
+        await driver.close()
+
+    run(scenario)
+
+
 def test_a_write_that_fails_makes_it_load_anew() -> None:
     """Somebody else changed a state: the request is handled again on what is there now."""
 

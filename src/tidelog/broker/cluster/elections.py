@@ -168,7 +168,9 @@ class Elections:
             try:
                 await self._store().sync()
                 holder, stored = await controller_as_stored(self._store())
-            except (ConnectionLoss, SessionExpired, StoreClosed) as error:
+            except StoreError as error:
+                if not isinstance(error, ConnectionLoss | SessionExpired | StoreClosed) and not error.is_the_stores:
+                    raise
                 if self._closed or self._clock.monotonic_ms() >= deadline_ms:
                     reason = f"The metadata store cannot be asked who controls the cluster: {error}"
                     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, reason) from error
