@@ -32,7 +32,15 @@ from tidelog.metadata import znodes
 from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType, Endpoint
 from tidelog.metadata.operations import Check, Create, Delete, Operation, SetData
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerEpoch, BrokerId, ControllerEpoch, format_topic_id
+from tidelog.model.identifiers import (
+    NO_LEADER,
+    ZERO_TOPIC_ID,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    format_topic_id,
+)
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.store.client import Created, OperationResult, SessionState, Stat, Watch
@@ -487,6 +495,34 @@ def test_what_a_later_controller_wrote_is_no_strangers(caplog: pytest.LogCapture
         assert not [each for each in session.transcript if "/brokers/topics/t " in each]
         assert not [each for each in caplog.messages if "changed by another client" in each]
         await other.close()
+        await driver.close()
+
+    run(scenario)
+
+
+def test_who_holds_the_office_does_not_stay_without_a_term(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It resigned, and a tool wrote /controller_epoch while it loaded the store: no watch tells of either."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, session = await harness.broker(0)
+        await driver.elections.serve(CreateTopics([NewTopic("t", 1, 1)]))
+        state = znodes.state_path("t", 0)
+        leaderless = znodes.PartitionState(NO_LEADER, LeaderEpoch(3), (BrokerId(0),), ControllerEpoch(1))
+        await session.set(state, znodes.encode_state(leaderless))
+        read, written = session.children, []
+
+        def write_meanwhile(path: str, watch: Watch | None = None) -> Awaitable[tuple[Sequence[str], Stat]]:
+            if not written:
+                written.append(session.set(znodes.CONTROLLER_EPOCH, b"7"))
+            return read(path, watch)
+
+        monkeypatch.setattr(session, "children", write_meanwhile)
+        driver.elections.end_term()
+        driver.elections.look()
+        await eventually(lambda: (image := driver.elections.image) is not None and image.controller_epoch == 7)
+        assert written
+        [outcome] = await driver.elections.serve(CreateTopics([NewTopic("u", 1, 1)]))
+        assert outcome.error is ErrorCode.NONE
         await driver.close()
 
     run(scenario)

@@ -287,6 +287,7 @@ class Elections:
             await term.load()
         except Deposed:
             self._end(term)
+            self._election_due = True
         except BaseException:
             self._end(term)
             raise
