@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.unit.broker.harness import CountingRandom, ManualClock
+from tests.unit.broker.several import FragileSession
 from tests.unit.broker.test_sasl_listeners import LISTENERS, SECURED
 from tests.waiting import eventually, until
 
@@ -19,7 +20,7 @@ from tidelog.client.addresses import Address
 from tidelog.client.blocking import BlockingCluster, BlockingConnection
 from tidelog.client.errors import AuthenticationError
 from tidelog.client.security import ClientSecurity
-from tidelog.model.errors import ErrorCode
+from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 from tidelog.security.access import Principal
 from tidelog.security.delegation_tokens import Lifetimes, new_token, token_path
@@ -193,6 +194,33 @@ def test_a_token_that_another_broker_has_just_renewed_is_not_removed() -> None:
         looking.cancel()
         assert list(controller.tokens) == [renewed]
         assert await session.exists(token_path(token.id)) is not None
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(check(), 180))
+
+
+def test_a_token_whose_removal_was_carried_out_and_not_answered_was_there() -> None:
+    """The connection broke in between: asked again, the store does not have it any more."""
+
+    async def check() -> None:
+        clock = ManualClock()
+        store = EmbeddedStore(MemoryPersistence(), clock, CountingRandom())
+        store.start()
+        session = await FragileSession.connect(store)
+        assert isinstance(session, FragileSession)
+        tokens = StoredTokens(
+            lambda: session, clock, CountingRandom(), "s", Lifetimes(9_000, 1_000), controls=lambda: False, look_ms=1
+        )
+        await tokens.open()
+        alice = Principal("alice")
+        token = new_token(bytes(16), alice, alice, [], -1, tokens.lifetimes, clock.wall_ms())
+        await future_of(tokens.add(token))
+        session.lost_answers = 1
+        await future_of(tokens.alter(token.id, lambda _: None))
+        assert list(tokens.tokens) == []
+        with pytest.raises(KafkaError) as refused:
+            await future_of(tokens.alter(token.id, lambda _: None))
+        assert refused.value.code is ErrorCode.DELEGATION_TOKEN_NOT_FOUND
         await store.close()
 
     asyncio.run(asyncio.wait_for(check(), 180))

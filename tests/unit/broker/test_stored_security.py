@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from tests.unit.broker.several import FragileSession
 from tests.waiting import eventually
 
 from tidelog.broker.cluster import store_follower as module
@@ -265,6 +266,36 @@ def test_a_change_is_tried_again_where_the_store_failed_and_refused_where_it_may
         with pytest.raises(KafkaError, match="access list") as refused:
             await future_of(security.change_acls(ORDERS, lambda before: []))
         assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(check(), 180))
+
+
+def test_a_deletion_whose_answer_was_lost_is_no_refusal() -> None:
+    """It was carried out, and the connection broke: asked again, the store does not have the credential any more."""
+
+    async def check() -> None:
+        store = EmbeddedStore(MemoryPersistence(), SystemClock(), SystemRandom())
+        store.start()
+        session = await FragileSession.connect(store)
+        assert isinstance(session, FragileSession)
+        for path in ("/config", "/config/changes", "/config/users"):
+            await session.create(path)
+        security = StoredSecurity(lambda: session, SystemClock(), None)
+        credential = ScramCredential.of_password(MECHANISMS["SCRAM-SHA-256"], "secret", b"salt", 4096)
+        await future_of(security.alter_user("alice", lambda before: {**before, "SCRAM-SHA-256": credential}))
+
+        def delete(before: Mapping[str, ScramCredential]) -> Mapping[str, ScramCredential]:
+            if not before:
+                raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND)
+            return {}
+
+        session.lost_answers = 1
+        await future_of(security.alter_user("alice", delete))
+        assert security.users() == {}
+        with pytest.raises(KafkaError) as refused:
+            await future_of(security.alter_user("alice", delete))
+        assert refused.value.code is ErrorCode.RESOURCE_NOT_FOUND
         await store.close()
 
     asyncio.run(asyncio.wait_for(check(), 180))

@@ -139,10 +139,16 @@ class StoredSecurity:
 
     async def _alter_user(self, user: str, change: UserChange) -> None:
         path = user_path(user)
+        written: bytes | None = None
 
         async def attempt(store: StoreClient) -> None:
+            nonlocal written
             try:
                 data, stat = await store.get(path)
+                if data is not None and data == written:
+                    # An earlier attempt was carried out, and its answer lost: `change` would refuse to do it twice.
+                    await self._read_users(store, [user])
+                    return
                 values = decode_config(path, data) if data else {}
                 version: int | None = stat.version
             except NoNode:
@@ -152,6 +158,7 @@ class StoredSecurity:
             others = {name: text for name, text in values.items() if name not in MECHANISMS}
             content = encode_config(others | {name: credential.encode() for name, credential in after.items()})
             write: Operation = Create(path, content) if version is None else SetData(path, content, version)
+            written = content
             told = encode_config_change(f"users/{stored.sanitized(user)}")
             await store.multi([write, Create(CONFIG_CHANGE_PREFIX, told, sequential=True)])
             await self._read_users(store, [user])

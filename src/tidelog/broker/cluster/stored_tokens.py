@@ -187,13 +187,21 @@ class StoredTokens:
         """Changes a token or removes it. KafkaError: what `change` raises, DELEGATION_TOKEN_NOT_FOUND,
         REQUEST_TIMED_OUT."""
 
+        is_removal = False
+
         async def attempt(store: StoreClient) -> None:
+            nonlocal is_removal
             path = token_path(token_id)
             try:
                 data, stat = await store.get(path)
             except NoNode:
+                if is_removal:
+                    # An earlier attempt was carried out, and its answer lost.
+                    await self._read(store, [token_id])
+                    return
                 raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND) from None
             after = change(decode_token(path, data))
+            is_removal = after is None
             write = Delete(path, stat.version) if after is None else SetData(path, encode_token(after), stat.version)
             await self._write(store, token_id, write)
 
