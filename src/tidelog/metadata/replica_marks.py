@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 from typing import Final, NamedTuple
 
+from tidelog.metadata.znodes import is_number
 from tidelog.model.identifiers import (
     NO_LEADER_EPOCH,
     ZERO_TOPIC_ID,
@@ -87,7 +88,7 @@ def parse_booted_name(name: str) -> BrokerId | None:
     (2, None)
     """
     broker = name.removesuffix(_BOOTED)
-    return BrokerId(int(broker)) if broker != name and _is_number(broker) else None
+    return BrokerId(int(broker)) if broker != name and is_number(broker) else None
 
 
 def replica_mark_path(broker_id: int, topic_partition: TopicPartition) -> str:
@@ -108,12 +109,12 @@ def parse_mark_name(name: str) -> tuple[BrokerId, TopicPartition | None] | None:
     ((2, None), None)
     """
     broker, dash, rest = name.partition("-")
-    if not _is_number(broker):
+    if not is_number(broker):
         return None
     if not dash:
         return BrokerId(int(broker)), None
     topic, _, partition = rest.rpartition("-")
-    if not topic or not _is_number(partition):
+    if not topic or not is_number(partition):
         return None
     return BrokerId(int(broker)), TopicPartition(topic, int(partition))
 
@@ -144,10 +145,6 @@ def mark_owner(name: str) -> BrokerId | None:
     """The broker that a node of that name is about; None for a name that is none of these."""
     parsed = parse_mark_name(name) or parse_heeded_name(name)
     return parse_booted_name(name) if parsed is None else parsed[0]
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= 10
 
 
 def encode_replica_mark(mark: ReplicaMark) -> bytes:

@@ -131,7 +131,16 @@ def is_partition_name(name: str) -> bool:
     >>> is_partition_name("7"), is_partition_name("07"), is_partition_name("seven")
     (True, False, False)
     """
-    return name.isascii() and name.isdecimal() and str(int(name)) == name
+    return is_number(name) and str(int(name)) == name
+
+
+def is_number(text: str) -> bool:
+    """Whether a name, or a part of one, is a number of at most ten digits: strangers name nodes as they like.
+
+    >>> is_number("0000000007"), is_number("10000000000"), is_number("-1")
+    (True, False, False)
+    """
+    return text.isascii() and text.isdecimal() and len(text) <= 10
 
 
 def delete_topic_path(topic: str) -> str:

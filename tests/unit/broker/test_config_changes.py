@@ -135,6 +135,21 @@ def test_topics_that_come_and_go_leave_no_trace(monkeypatch: pytest.MonkeyPatch)
     assert known.version(topic("short-lived-99")) == NO_NODE
 
 
+def test_a_notification_that_has_no_number_stops_nothing() -> None:
+    """A stranger has named a node by more digits than Python reads."""
+
+    async def scenario(world: World) -> None:
+        session = await world.session()
+        await session.follow()
+        await world.tool.create(f"{CONFIG_CHANGE_PREFIX}{'9' * 5_000}")
+        await world.set(T, a="1")
+        await world.notify(T)
+        await eventually(lambda: (T, {"a": "1"}) in world.told)
+        await session.close()
+
+    in_a_world(scenario)
+
+
 def test_a_new_session_reads_what_changed_without_one() -> None:
     """First settings, other ones, none any more, those of a topic that was made again; nothing else is read."""
 

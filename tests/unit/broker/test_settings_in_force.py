@@ -131,6 +131,17 @@ def test_a_broker_says_which_version_it_has(start_broker: Callable[..., Broker])
     assert VERSION_NAME not in [said.name for said in ask(CLUSTER_DEFAULT).configs]
 
 
+def test_a_broker_of_too_long_a_name_is_none(start_broker: Callable[..., Broker]) -> None:
+    """Python reads no number of more than 4,300 digits: all that was asked with it got an error of the broker."""
+    describe = messages.DescribeConfigsRequest
+    resources = [
+        describe.DescribeConfigsResource(resource_type=ConfigResourceType.BROKER, resource_name=name)
+        for name in ("9" * 5_000, "0")
+    ]
+    answered = start_broker().ask(ApiKey.DESCRIBE_CONFIGS, 4, describe(resources=resources)).results
+    assert [result.error_code for result in answered] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+
+
 # With a store.
 
 

@@ -851,6 +851,26 @@ def test_settings_that_could_not_be_written_again_end_no_controller() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("parent", ["/brokers/ids", "/brokers/topics/api/partitions"])
+def test_nodes_named_by_numbers_without_end_end_no_controller(parent: str) -> None:
+    """Python reads no number of more than 4,300 digits."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, session = await harness.broker(0)
+        await driver.elections.serve(CreateTopics([NewTopic("api", 1, 1)]))
+        await session.create(f"{parent}/{'9' * 5_000}")
+        await session.delete(znodes.CONTROLLER)
+        image = driver.elections.image
+        assert image is not None
+        epoch = image.controller_epoch
+        await eventually(lambda: (now := driver.elections.image) is not None and now.controller_epoch > epoch)
+        [outcome] = await driver.elections.serve(CreateTopics([NewTopic("another", 1, 1)]))
+        assert outcome.error is ErrorCode.NONE
+        await driver.close()
+
+    run(scenario)
+
+
 def test_settings_are_written_together_with_their_notification(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many there are, and wherever a transaction is full: between the two a crash would leave them untold."""
     monkeypatch.setattr(controller_term, "OPERATIONS_PER_MULTI_MAX", 5)

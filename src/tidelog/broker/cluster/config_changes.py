@@ -32,6 +32,7 @@ from tidelog.metadata.znodes import (
     config_path,
     decode_config,
     decode_config_change,
+    is_number,
     resource_of,
 )
 from tidelog.store.errors import ConnectionLoss, NodeExists, NoNode, SessionExpired, StoreClosed, StoreError
@@ -344,4 +345,4 @@ class ConfigChanges:
 
 def _number_of(name: str) -> int:
     digits = name.removeprefix(CONFIG_CHANGE_PREFIX.rpartition("/")[2])
-    return int(digits) if digits.isdecimal() else -1
+    return int(digits) if is_number(digits) else -1

@@ -46,6 +46,7 @@ from tidelog.metadata.znodes import (
     decode_log_directory_event,
     decode_partitions,
     delete_topic_path,
+    is_number,
     is_partition_name,
     partitions_path,
     resource_of,
@@ -194,7 +195,7 @@ class StoreReading:
 
     async def _read_brokers(self) -> list[BrokerRegistration]:
         names = await self._children(BROKER_IDS)
-        ids = sorted(int(name) for name in names if name.isdecimal())
+        ids = sorted(int(name) for name in names if is_number(name))
         found = await results([self._store.get(broker_path(id), self._changed) for id in ids], NoNode)
         registrations = []
         for id, node in zip(ids, found, strict=True):

@@ -22,6 +22,7 @@ from tidelog.broker.cluster.settings_in_force import VERSION_NAME
 from tidelog.broker.context import authorize
 from tidelog.broker.handlers import Versions
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
+from tidelog.metadata.znodes import is_number
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.topics import invalid_topic_name_reason
 from tidelog.protocol import messages
@@ -111,7 +112,7 @@ def _entries(node: Node, context: RequestContext, resource_type: int, name: str)
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         if not name:
             return cluster_default_entries(node.config)
-        if not name.removeprefix("-").isdecimal():
+        if not is_number(name.removeprefix("-")):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
         if int(name) != node.broker_id:
             reason = f"Unexpected broker id, expected {node.broker_id} or empty string, but received {name}"
