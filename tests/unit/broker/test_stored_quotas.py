@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from tests.waiting import eventually
 
 from tidelog.broker.cluster.stored_quotas import QuotaChange, StoredQuotas
+from tidelog.broker.futures import future_of
 from tidelog.metadata.operations import Create, SetData
 from tidelog.metadata.znodes import CONFIG_CHANGE_PREFIX, encode_config, encode_config_change
 from tidelog.ports.real import SystemClock, SystemRandom
@@ -176,3 +177,17 @@ def test_nothing_is_written_where_nothing_changes() -> None:
         raise AssertionError("a node was made for nothing")
 
     run(check)
+
+
+def test_a_quota_that_another_broker_has_just_set_is_in_force_before_the_same_is_answered_here() -> None:
+    """Its notification may come later; so it is after a connection that broke with the answer."""
+
+    async def check(world: World) -> None:
+        for each in world.stored:
+            await each.close()
+        entity = Entity.of({USER: "alice"})
+        for stored in world.stored:
+            await future_of(stored.alter(entity, lambda before: {RATE: 5.0}))
+        assert [table.entities.get(entity) for table in world.tables] == [{RATE: 5.0}] * 2
+
+    asyncio.run(asyncio.wait_for(World().run(check), 180))

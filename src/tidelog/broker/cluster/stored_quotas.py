@@ -142,6 +142,8 @@ class StoredQuotas:
             before, _ = decode_values(entity, config)
             after = change(before)
             if after == before:
+                # Another broker may have made the change a moment ago: it is in force here too before the answer.
+                await self._read(store, [entity])
                 return
             others = {key: value for key, value in config.items() if key not in tuple(QuotaKey)}
             told = encode_config_change(entity_path(entity))
