@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import logging
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicId, TopicPartition, dashless_id, format_topic_id
 from tidelog.placement import log_directory as placement
 from tidelog.ports.disk import replace_file
+from tidelog.storage.absent_logs import AbsentLogs
 from tidelog.storage.checkpoints import encode_partition_metadata
 from tidelog.storage.cleaner.log_cleaner import LogCleaner
 from tidelog.storage.counts import StartProgress, bytes_to_recover
@@ -56,10 +57,6 @@ if TYPE_CHECKING:
 __all__ = ["LogManager", "LogManagerSettings"]
 
 logger = logging.getLogger(__name__)
-
-REMOVED_MAX: Final = 10_000
-"""Deleted logs of a directory that are remembered because a checkpoint may name them; then the checkpoints are written,
-in the loop's thread as when a log is made anew, and all are forgotten."""
 
 
 class LogManager:
@@ -132,12 +129,8 @@ class LogManager:
             checkpoint_task=self._checkpoint_task,
         )
         """Compacts the logs; its tasks are to be asked for, and run, one at a time."""
-        self.missing: dict[TopicPartition, int] = {}
-        """Partitions without a folder, with the high watermark by which a checkpoint still names them: deleted just
-        before a crash, or lost."""
-        self._named_only: set[TopicPartition] = set()
-        """Partitions that checkpoints named at the start in directories without their folders: removed by an earlier
-        life of the broker, or only copied there. Those that were made or removed since are not among them."""
+        self.absent = AbsentLogs(self.directories)
+        """Logs that checkpoints name and that are not here."""
         self.wanted_directories: dict[TopicPartition, str] = {}
         """Where logs are to be created that are not here yet (AlterReplicaLogDirs); in memory only, as in Kafka."""
 
@@ -160,8 +153,7 @@ class LogManager:
             reasons = "; ".join(f"{directory.path}: {directory.failure}" for directory in self.directories)
             raise NoLogDirectory(f"None of the log directories works: {reasons}")
         self.futures.settle(all_online=not self.offline_directories)
-        for topic_partition in self._logs:
-            self.missing.pop(topic_partition, None)
+        self.absent.all_loaded(self._logs)
         self.maintenance.start()
 
     def _open_directory(self, directory: LogDirectory) -> None:
@@ -178,12 +170,7 @@ class LogManager:
             partitions, futures, deleted = directory.partition_folders()
             found = (*partitions, *futures)
             named = {*recovery_points, *start_offsets, *high_watermarks, *cleaned}
-            directory.removed.update(named.difference(dict(partitions)))
-            self._named_only |= directory.removed
-            directory.missing = {
-                each: mark for each, mark in high_watermarks.items() if each in directory.removed and mark
-            }
-            self.missing |= directory.missing
+            self.absent.found(directory, named.difference(dict(partitions)), high_watermarks)
 
             recovering = [self._to_recover(directory, path, recovery_points.get(each, 0)) for each, path in found]
             progress.directory_begins(directory.path, recovering)
@@ -341,12 +328,6 @@ class LogManager:
         """Whether a directory was used for the first time: it may stand in the place of one that was lost."""
         return any(directory.is_new for directory in self.directories)
 
-    def losses_told(self) -> None:
-        """The cluster has been told which logs are missing here; `keep_properties` does the rest of it."""
-        self.missing.clear()
-        for directory in self.directories:
-            directory.missing.clear()
-
     def keep_properties(self) -> None:
         """Later starts look no more for logs that new directories lack. Blocks; one that fails goes offline."""
         for directory in self.directories:
@@ -431,7 +412,7 @@ class LogManager:
         except OSError as error:
             raise directory.refused(error, f"creating {topic_partition}") from error
         self._add(log, directory)
-        self._named_only.discard(topic_partition)
+        self.absent.created(topic_partition)
         self.wanted_directories.pop(topic_partition, None)
         directory.created.append(path)
         directory.needs_sync = True
@@ -519,13 +500,6 @@ class LogManager:
         self._delete_folder_later(directory_of(log), log.directory, log.config.file_delete_delay_ms)
         return True
 
-    def may_be_offline(self, topic_partition: TopicPartition) -> bool:
-        """Whether a log that is not known may lie in a directory that is offline; not one that was removed here."""
-        was_removed = topic_partition not in self._named_only and any(
-            topic_partition in directory.removed for directory in self.directories if directory.failure is None
-        )
-        return bool(self.offline_directories) and not was_removed
-
     def mark_stray(self, topic_partition: TopicPartition) -> bool:
         """Puts aside a log that the cluster does not know: its folder is renamed and never removed by us."""
         return self._remove(topic_partition, STRAY_FOLDER) is not None
@@ -548,14 +522,8 @@ class LogManager:
         directory.changes.pop(topic_partition, None)
         directory.flush_retries.pop(topic_partition, None)
         directory.truncations.pop(topic_partition, None)
-        directory.removed.add(topic_partition)
-        self._named_only.discard(topic_partition)
         directory.needs_sync = True
-        if len(directory.removed) >= REMOVED_MAX:
-            try:
-                directory.forget_removed(topic_partition)
-            except OSError as error:
-                directory.task_failed(error, "writing checkpoints")
+        self.absent.removed(topic_partition, directory)
         return log
 
     def set_config(self, topic_partition: TopicPartition, config: LogConfig) -> bool:

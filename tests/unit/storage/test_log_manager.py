@@ -514,10 +514,10 @@ def test_a_log_of_which_another_directory_had_a_copy_may_be_offline(tmp_path: Pa
     disk.fail("make_directories", "/d0", errno.EROFS)
     manager = open_manager(*directories(tmp_path, 2), disk=disk)
     assert manager.get(TP) is None
-    assert manager.may_be_offline(TP)
+    assert manager.absent.may_be_offline(TP)
     manager.create(TP, TOPIC_ID)
     manager.delete(TP)
-    assert not manager.may_be_offline(TP)
+    assert not manager.absent.may_be_offline(TP)
 
 
 def test_an_unreadable_checkpoint_means_recovery(tmp_path: Path) -> None:
@@ -664,7 +664,7 @@ def test_a_log_made_anew_has_nothing_of_the_one_before(tmp_path: Path, restarted
 
 def test_deleted_logs_are_remembered_in_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many topics come and go: once no checkpoint names them, and they may have been written to the last."""
-    monkeypatch.setattr("tidelog.storage.log_manager.REMOVED_MAX", 5)
+    monkeypatch.setattr("tidelog.storage.absent_logs.REMOVED_MAX", 5)
     disk = FaultyDisk()
     manager, log = open_log(tmp_path, disk=disk)
     fill(log, 2)
@@ -681,7 +681,7 @@ def test_deleted_logs_are_remembered_in_bounds(tmp_path: Path, monkeypatch: pyte
     come_and_go(12)
     assert len(directory.removed) < 5
     for name in directory.removed:
-        assert not manager.may_be_offline(name)
+        assert not manager.absent.may_be_offline(name)
     for path in tmp_path.glob("*-checkpoint"):
         assert "deleted-4 " not in path.read_text()
     disk.fail("open", "recovery-point-offset-checkpoint", errno.EMFILE)
@@ -728,7 +728,7 @@ def test_what_is_missing_is_known_until_it_was_told(tmp_path: Path) -> None:
     manager.abandon()
     manager = open_manager(tmp_path / "a", tmp_path / "b")
     assert manager.has_new_directory
-    manager.losses_told()
+    manager.absent.losses_told()
     manager.keep_properties()
     log = manager.create(TP, None)
     fill(log, 3)
@@ -737,12 +737,12 @@ def test_what_is_missing_is_known_until_it_was_told(tmp_path: Path) -> None:
     shutil.rmtree(log.directory)
     for _ in range(2):
         manager = open_manager(tmp_path / "a", tmp_path / "b")
-        assert (manager.missing, manager.has_new_directory) == ({TP: 3}, False)
+        assert (manager.absent.missing, manager.has_new_directory) == ({TP: 3}, False)
         manager.close()
     manager = open_manager(tmp_path / "a", tmp_path / "b")
-    manager.losses_told()
+    manager.absent.losses_told()
     manager.close()
-    assert open_manager(tmp_path / "a", tmp_path / "b").missing == {}
+    assert open_manager(tmp_path / "a", tmp_path / "b").absent.missing == {}
 
 
 def test_a_log_made_anew_lacks_nothing(tmp_path: Path) -> None:

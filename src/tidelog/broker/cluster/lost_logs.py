@@ -30,9 +30,9 @@ async def lost_logs(store: StoreClient, broker_id: BrokerId, logs: LogManager) -
 
     None while a directory is offline: the log may be there, and nothing is made in its place.
     """
-    if logs.offline_directories or not (logs.missing or logs.has_new_directory):
+    if logs.offline_directories or not (logs.absent.missing or logs.has_new_directory):
         return {}
-    topics = dict.fromkeys(each.topic for each in logs.missing)
+    topics = dict.fromkeys(each.topic for each in logs.absent.missing)
     if logs.has_new_directory:
         topics |= dict.fromkeys((await store.children(TOPICS))[0])
     assigned = await _assigned(store, broker_id, topics)
@@ -45,7 +45,7 @@ async def lost_logs(store: StoreClient, broker_id: BrokerId, logs: LogManager) -
         except MalformedZnode:
             continue  # The controller tells of it.
         if state is not None and broker_id in state.isr:
-            lost_end = Offset(logs.missing.get(topic_partition, 0))
+            lost_end = Offset(logs.absent.missing.get(topic_partition, 0))
             lost[topic_partition] = ReplicaMark(topic_id, ReplicaDamage(Offset(0), NO_LEADER_EPOCH, lost_end))
             logger.warning(
                 "log is missing: partition=%s high_watermark=%d: another replica in sync is to lead",

@@ -270,7 +270,7 @@ class ReplicaMarks:
         self._barred = {each for each in out_of_sync if self._damaged.get(each) == wanted[each]}
         if self._is_to_tell:
             self._is_to_tell = False
-            self._logs.losses_told()
+            self._logs.absent.losses_told()
             self.on_losses_told()
         if names is not None and not wanted and not any(stops.values()):
             await results([store.delete(MARKS)], NoNode, NotEmpty)

@@ -549,7 +549,7 @@ class Leadership:
             if self._logs.delete(topic_partition):
                 self._marks.dropped(topic_partition)
                 self._disk_scheduler.wake()
-            elif self._logs.may_be_offline(topic_partition):
+            elif self._logs.absent.may_be_offline(topic_partition):
                 logger.error("log not deleted: partition=%s error=its log directory may be offline", topic_partition)
                 return ErrorCode.KAFKA_STORAGE_ERROR
         except RefusedForNow as error:
