@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tidelog.broker.environment import BrokerEnvironment
-    from tidelog.broker.shell import Timer
+    from tidelog.broker.shell import Shell, Timer
     from tidelog.storage.log import Log
+    from tidelog.storage.log_directory import LogDirectory
     from tidelog.storage.log_manager import LogManager
     from tidelog.storage.tasks import DiskTask
 
@@ -61,10 +62,7 @@ class DiskScheduler:
         """Logs in which an I/O thread looks at what consumers will want."""
         self._flushing: dict[str | None, int] = {}
         """[log directory] -> flushes of its group that is under way."""
-        self._starts_timer: Timer | None = None
-        """Set while a disk is to have time to find descriptors or memory for checkpoints again."""
-        self._awaiting_starts: list[Deferred[None]] = []
-        """Completed once the first offsets of logs are written down."""
+        self._starts = {each.path: _Starts(each, self, logs, environment.shell) for each in logs.directories}
         self.flush_times = Histogram()
         """How long flushes took, those included that waited for a thread."""
         self._stopped = False
@@ -72,7 +70,7 @@ class DiskScheduler:
     def stop(self) -> None:
         """Begins nothing more; what runs on I/O threads is finished by the runtime."""
         self._stopped = True
-        for timer in (self._disk_timer, self._flush_timer, self._starts_timer):
+        for timer in (self._disk_timer, self._flush_timer, *(each.timer for each in self._starts.values())):
             if timer is not None:
                 timer.cancel()
 
@@ -100,7 +98,8 @@ class DiskScheduler:
                 # The checkpoint files may have been in use when that was asked for.
                 self.wake()
             done.complete(None)
-            self._write_starts()
+            for starts in self._starts.values():
+                starts.write()
 
         self._shell.in_pool(blocking_half(task)).on_complete(finish)
         return done
@@ -179,37 +178,13 @@ class DiskScheduler:
 
         self._shell.in_pool(InDirectories((log.owner.path,), log.check_ahead)).on_complete(checked)
 
-    def starts_durable(self) -> Deferred[None]:
-        """Completes when the first offsets of all logs, as they are now, are written down: no crash moves one back.
+    def starts_durable(self, directories: Iterable[str]) -> Deferred[None]:
+        """Completes when the first offsets of all logs in these directories (paths), as they are now, are written down:
+        no crash moves one back. Other directories are not waited for: their disks may hang.
 
         A directory that fails meanwhile is offline, which is for the caller to see.
         """
-        durable: Deferred[None] = Deferred()
-        self._awaiting_starts.append(durable)
-        self._write_starts()
-        return durable
-
-    def _write_starts(self) -> None:
-        """Writes the checkpoints for the callers that wait for them; what is being written just now may be older."""
-        if not self._awaiting_starts or self._logs.maintenance.is_checkpointing or self._starts_timer is not None:
-            return
-        waiting, self._awaiting_starts = self._awaiting_starts, []
-
-        def again() -> None:
-            self._starts_timer = None
-            self._write_starts()
-
-        def written(_: Deferred[list[None]]) -> None:
-            if any(each.checkpoints_are_behind and each.failure is None for each in self._logs.directories):
-                # Without descriptors or memory; nothing is durable yet.
-                self._awaiting_starts = waiting + self._awaiting_starts
-                self._starts_timer = self._shell.after(STARTS_RETRY_MS, again)
-                return
-            for durable in waiting:
-                durable.complete(None)
-
-        tasks = self._logs.maintenance.checkpoint_tasks(high_watermarks=False)
-        gather([self.run(task) for task in tasks]).on_complete(written)
+        return gather([self._starts[path].durable() for path in dict.fromkeys(directories)]).then(lambda _: None)
 
     def tick(self) -> None:
         """Does what is due for the disk, and comes back when more is, not within a second."""
@@ -221,6 +196,50 @@ class DiskScheduler:
         _tell(self.on_tick)
         delay_ms = max(self._logs.maintenance.next_due_ms() - self._clock.monotonic_ms(), DISK_TICK_MS_MIN)
         self._disk_timer = self._shell.after(delay_ms, self.tick)
+
+
+class _Starts:
+    """The first offsets of one directory's logs, on their way into its checkpoint."""
+
+    def __init__(self, directory: LogDirectory, scheduler: DiskScheduler, logs: LogManager, shell: Shell) -> None:
+        self._directory = directory
+        self._scheduler = scheduler
+        self._maintenance = logs.maintenance
+        self._shell = shell
+        self._waiting: list[Deferred[None]] = []
+        """Completed once they are written down."""
+        self.timer: Timer | None = None
+        """Set while the disk is to have time to find descriptors or memory for checkpoints again."""
+
+    def durable(self) -> Deferred[None]:
+        """Completes once they are written down as they are now, or the directory is offline."""
+        durable: Deferred[None] = Deferred()
+        self._waiting.append(durable)
+        self.write()
+        return durable
+
+    def write(self) -> None:
+        """Writes the checkpoints for the callers that wait for them; what is being written just now may be older."""
+        is_busy = self._directory.is_checkpointing and self._directory.failure is None
+        if not self._waiting or is_busy or self.timer is not None:
+            return
+        waiting, self._waiting = self._waiting, []
+
+        def written(_: Deferred[None]) -> None:
+            if self._directory.checkpoints_are_behind and self._directory.failure is None:
+                # Without descriptors or memory; nothing is durable yet.
+                self._waiting = waiting + self._waiting
+                self.timer = self._shell.after(STARTS_RETRY_MS, self._again)
+                return
+            for durable in waiting:
+                durable.complete(None)
+
+        task = self._maintenance.checkpoint_task(self._directory)
+        (Deferred.of(None) if task is None else self._scheduler.run(task)).on_complete(written)
+
+    def _again(self) -> None:
+        self.timer = None
+        self.write()
 
 
 def _tell(listeners: Iterable[Callable[[], object]]) -> None:

@@ -118,7 +118,7 @@ class LogDirectory:
         self.checkpoints_are_behind = False
         """Whether the disk has refused the last checkpoints, for now."""
         self.is_checkpointing = False
-        """Whether a task that writes checkpoints is under way."""
+        """Whether a task that writes checkpoints is under way: what it writes may be older than what is known now."""
         self._is_damaged = False
         self.removed: set[TopicPartition] = set()
         """Of logs that are not here any more, and that a checkpoint file may still name."""

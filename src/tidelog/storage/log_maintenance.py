@@ -283,11 +283,6 @@ class LogMaintenance:
 
     # Checkpoints and new folders.
 
-    @property
-    def is_checkpointing(self) -> bool:
-        """Whether checkpoint files are being written: what they will hold may be older than what is known now."""
-        return any(directory.is_checkpointing for directory in self._directories)
-
     def checkpoint_tasks(self, *, recovery: bool = True, high_watermarks: bool = True) -> list[DiskTask]:
         """Writes the checkpoint files that have changed."""
         tasks: list[DiskTask] = []

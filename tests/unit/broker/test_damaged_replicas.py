@@ -83,7 +83,7 @@ async def filled(brokers: Brokers, replicas: list[int]) -> None:
         await eventually(lambda log=log: log.high_watermark == RECORDS)
         for task in node.logs.maintenance.checkpoint_tasks(recovery=False):
             node.disk_scheduler.run(task)
-        await eventually(lambda node=node: not node.logs.maintenance.is_checkpointing)
+        await eventually(lambda node=node: not any(each.is_checkpointing for each in node.logs.directories))
 
 
 SETTINGS = {"default_replication_factor": 3, "log_flush_interval_messages": 1, "min_insync_replicas": 2}

@@ -504,7 +504,7 @@ def test_a_topic_made_again_where_a_log_or_a_copy_was(broker: Broker, tmp_path: 
         broker.shell.run_turns()
     if place == "second":
         broker.shell.run_pool()
-        broker.node.disk_scheduler.starts_durable()
+        broker.node.disk_scheduler.starts_durable(each.path for each in broker.logs.directories)
         broker.shell.run_pool()
     checkpoint = tmp_path / place / "log-start-offset-checkpoint"
     # A move is followed by the checkpoints at once; a copy's, as it goes, is still named.

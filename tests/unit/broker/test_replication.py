@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -258,7 +258,7 @@ def test_a_followers_log_start_is_told_once_it_is_durable(
     cluster.advance(1000)
     held: list[Deferred[None]] = []
 
-    def hold() -> Deferred[None]:
+    def hold(_: Iterable[str]) -> Deferred[None]:
         held.append(Deferred())
         return held[-1]
 

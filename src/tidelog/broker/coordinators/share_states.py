@@ -103,7 +103,8 @@ class ShareStates(CoordinatorService[ShareCoordinator]):
         def flushed(_: object) -> None:
             if replica.leader is leader and not log.is_offline and log.flushed_offset >= end:
                 log.announce_start(offset)
-                self._disk_scheduler.starts_durable().on_complete(lambda _: self._drop(replica, leader, offset))
+                durable = self._disk_scheduler.starts_durable([log.owner.path])
+                durable.on_complete(lambda _: self._drop(replica, leader, offset))
 
         (Deferred.of(None) if flush is None else self._disk_scheduler.run(flush)).on_complete(flushed)
 

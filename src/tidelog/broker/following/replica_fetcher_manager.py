@@ -331,7 +331,7 @@ class ReplicaFetcherManager:
                 self.step(present, LogStartDurable(offset))
 
         # The leader answers DeleteRecords when it learns of this: no crash may bring the records back then.
-        self._disk_scheduler.starts_durable().on_complete(durable)
+        self._disk_scheduler.starts_durable([replica.log.owner.path]).on_complete(durable)
 
     def _rested(self, followed: Followed) -> None:
         followed.rest = None

@@ -8,6 +8,7 @@ the answers to their fetches, and tell of their own in the next. The low waterma
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.context import authorize
@@ -95,6 +96,8 @@ class _Waiting:
         self._timer: Timer | None = None
         """While the new first offsets are written down."""
         self.done: Deferred[messages.DeleteRecordsResponse] = Deferred()
+        self._unwritten = 0
+        """Log directories that the new first offsets are still to be written down in."""
         self._is_over = False
         """Whether the client was gone, or its time over, before the new first offsets were durable."""
 
@@ -104,7 +107,12 @@ class _Waiting:
         node = self._node
         self.done.on_abandoned = self._stop_waiting
         self._timer = node.shell.after(max(self._timeout_ms, WRITING_MS_MIN), self._too_late)
-        node.disk_scheduler.starts_durable().on_complete(self._durable)
+        by_directory: dict[str, list[_Pending]] = {}
+        for one in self._pending:
+            by_directory.setdefault(one.replica.log.owner.path, []).append(one)
+        self._unwritten = len(by_directory)
+        for path, pending in by_directory.items():
+            node.disk_scheduler.starts_durable([path]).on_complete(functools.partial(self._durable, pending))
 
     def _stop_waiting(self) -> None:
         self._is_over = True
@@ -117,16 +125,19 @@ class _Waiting:
 
     def _too_late(self) -> None:
         self._stop_waiting()
-        self.expire()
+        if not self.try_complete():
+            self.expire()
 
-    def _durable(self, _: Deferred[None]) -> None:
-        """The new first offsets hold from now on, where this broker still leads; waits for the followers."""
+    def _durable(self, pending: list[_Pending], _: Deferred[None]) -> None:
+        """The new first offsets in one log directory hold from now on, where this broker still leads; waits for the
+        followers once those of all directories do."""
         node = self._node
-        for one in self._pending:
+        self._unwritten -= 1
+        for one in pending:
             log = one.replica.log
             if one.replica.leader is one.leader and not log.is_offline and log.advance_start(one.wanted):
                 node.replicas.start_advanced(one.replica)
-        if self._is_over:
+        if self._is_over or self._unwritten:
             return
         self._drop_timer()
         left_ms = self._deadline_ms - node.clock.monotonic_ms()

@@ -321,7 +321,7 @@ class Moves:
                 move.phase = _Phase.COPYING
                 self._disk_scheduler.wake()
 
-        return self._disk_scheduler.starts_durable().then(begin)
+        return self._disk_scheduler.starts_durable([move.directory.path]).then(begin)
 
     def _copy(self, move: _Move, future: Log) -> Deferred[None]:
         log, quota = move.replica.log, self._throttles.moves
@@ -369,7 +369,7 @@ class Moves:
         _follow(future, move.replica.log)
         flush = future.flush_task()
         flushed: Deferred[None] = Deferred.of(None) if flush is None else self._disk_scheduler.run(flush)
-        return flushed.and_then(lambda _: self._disk_scheduler.starts_durable())
+        return flushed.and_then(lambda _: self._disk_scheduler.starts_durable([move.directory.path]))
 
     def _moved(self, replica: Replica) -> None:
         """Another log directory has the replica's log now."""
