@@ -42,6 +42,7 @@ CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 SEGMENT_SIZES: Final = "segment-sizes"
 BOOT_ID: Final = "boot-id"
+DISK_FAILED: Final = "disk-failed"
 META_PROPERTIES: Final = "meta.properties"
 LOCK: Final = ".lock"
 

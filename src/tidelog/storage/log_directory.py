@@ -4,6 +4,7 @@
     meta.properties                          cluster, broker and directory id
     .kafka_cleanshutdown                     there after a clean stop only: nothing needs recovery
     boot-id                                  the boot of the machine since which the logs here are known to be complete
+    disk-failed                              the boot in which the directory went offline: until the next start
     recovery-point-offset-checkpoint, replication-offset-checkpoint, log-start-offset-checkpoint,
     cleaner-offset-checkpoint
     <topic>-<partition>/                     the logs
@@ -11,6 +12,9 @@
 The first operation that fails because the disk is broken (`disk_errors`) takes the directory offline for good: what its
 files hold is then unknown, and only a restart, with its recovery, may trust it again. One that fails for a lack of
 descriptors or memory fails alone: what was to be done for the whole directory is then done a moment later.
+
+After a failed fsync the kernel may show bytes that it will never write, and the next fsync would succeed without them.
+So a start finds `disk-failed` and writes again what was not known to be durable, unless the machine was booted anew.
 """
 
 from __future__ import annotations
@@ -42,6 +46,7 @@ from tidelog.storage.file_names import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
     DELETE_FOLDER,
+    DISK_FAILED,
     FUTURE_FOLDER,
     LOCK,
     LOG_START_CHECKPOINT,
@@ -90,6 +95,9 @@ class LogDirectory:
         self.may_lack_tails = False
         """Whether the last owner did not, and the machine was booted anew since: what was not flushed may be gone from
         the end of any log here."""
+        self.has_failed = False
+        """Whether it went offline in its last owner's time, and the machine has been up since: what is not known to be
+        durable is to be written again."""
         self.sizes_at_stop: Mapping[TopicPartition, Mapping[int, int]] = {}
         """Bytes of each segment at a clean stop, by base offset; nothing of a partition of which they are not known."""
         self.is_new = False
@@ -158,12 +166,26 @@ class LogDirectory:
             return
         self._failure = f"{what}: {error}"
         logger.error("log_directory_offline: path=%s while=%r error=%s", self._path, what, error)
+        self._note_failure()
         for log in list(self.logs.values()):
             log.release_files()
         # Replaced, not emptied: the logs' owner may be going through one just now.
         self.flush_requests, self.flush_retries, self.truncations, self.changes = {}, {}, {}, {}
         self.pending_deletions = []
         self._on_failure(self)
+
+    def _note_failure(self) -> None:
+        """Leaves a mark for the next start; it need not be durable, since a boot makes it void."""
+        if self._lock is None:
+            return
+        try:
+            file = self._disk.open(f"{self._path}/{DISK_FAILED}", create=True)
+            try:
+                file.pwrite(f"{self._disk.boot_id() or ''}\n".encode(), 0)
+            finally:
+                file.close()
+        except OSError as error:
+            logger.warning("failure_not_noted: path=%s error=%s", self._path, error)
 
     def task_failed(self, error: OSError, what: str) -> bool:
         """Work for the whole directory has failed: takes it offline, or gives true: the work is to be done again."""
@@ -254,6 +276,7 @@ class LogDirectory:
                 " names it twice: stop that process, or give this broker a directory of its own"
             ) from error
         self._check_properties(broker_id, cluster_id, directory_id)
+        self.has_failed = self._is_marked_failed()
         clean = f"{path}/{CLEAN_SHUTDOWN}"
         if disk.exists(clean):
             self.was_clean = True
@@ -261,6 +284,20 @@ class LogDirectory:
             # Gone before anything is written: a crash from here on needs recovery.
             disk.unlink(clean)
             disk.fsync_directory(path)
+
+    def _is_marked_failed(self) -> bool:
+        """Whether a failure was noted on this boot; also where either boot is not known."""
+        try:
+            noted = self._disk.read(f"{self._path}/{DISK_FAILED}").decode("ascii", "replace").strip()
+        except FileNotFoundError:
+            return False
+        boot_id = self._disk.boot_id()
+        return not noted or boot_id is None or noted == boot_id
+
+    def failure_heeded(self) -> None:
+        """What had to be written again was. Blocks. OSError."""
+        with suppress(FileNotFoundError):
+            self._disk.unlink(f"{self._path}/{DISK_FAILED}")
 
     def logs_loaded(self) -> None:
         """Finds out whether they may lack their tails. Blocks. OSError."""

@@ -75,12 +75,13 @@ def load_log(
     clean: bool = False,
     sizes_at_stop: Mapping[int, int] = _NOTHING_KNOWN,
     same_boot: bool = False,
+    writes_again: bool = False,
 ) -> Log:
     """Loads the log in `folder`; recovers it unless its last owner stopped cleanly.
 
     `cleaned_offset` is how far compaction had come; None for a log that it never saw. `sizes_at_stop` are the bytes of
     each segment at the clean stop, by base offset, where they are known. `same_boot`: the machine has been up since the
-    last owner ended.
+    last owner ended. `writes_again`: the disk had failed by then, and recovery writes again what it reads.
 
     OSError where the disk refuses. Damage in the files is repaired, at the cost of what cannot be read any more.
     """
@@ -119,6 +120,7 @@ def load_log(
             epochs_lost=epochs is None,
             holes=shortened,
             same_boot=same_boot,
+            writes_again=writes_again,
         )
         end = log.segments[-1].next_offset() if log.segments else log_start_offset
         if log.segments:
@@ -127,7 +129,16 @@ def load_log(
         # The log was said to be clean and is not: nothing in its files is taken on trust.
         logger.warning("log_damaged: log=%s reason=%s", topic_partition, error)
         is_as_stopped, durable_to = False, 0
-        recover_log(log, set(log.segments), 0, now_ms, clean=False, epochs_lost=True, durable=recovery_point)
+        recover_log(
+            log,
+            set(log.segments),
+            0,
+            now_ms,
+            clean=False,
+            epochs_lost=True,
+            durable=recovery_point,
+            writes_again=writes_again,
+        )
         end = log.segments[-1].next_offset() if log.segments else log_start_offset
     if not log.segments:
         log.segments = [Segment.create(environment.pool, directory, log_start_offset, config, now_ms=now_ms)]

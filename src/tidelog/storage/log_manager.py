@@ -189,6 +189,7 @@ class LogManager:
                         clean=directory.was_clean,
                         sizes_at_stop=directory.sizes_at_stop.get(topic_partition, {}),
                         same_boot=same_boot,
+                        writes_again=directory.has_failed,
                     )
                     mark = high_watermarks.get(topic_partition, 0)
                     log.begin_at_high_watermark(min(max(mark, log.log_start_offset), log.log_end_offset))
@@ -210,6 +211,7 @@ class LogManager:
             directory.logs_loaded()
             for topic_partition, path in futures:
                 self.futures.loaded(load(topic_partition, path), directory)
+            directory.failure_heeded()
             for path in deleted:
                 self._delete_folder_later(directory, path, 0)
             if any(log.recovery_point < recovery_points.get(each, 0) for each, log in directory.logs.items()):

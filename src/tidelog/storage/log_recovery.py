@@ -46,12 +46,14 @@ def recover_log(
     durable: int = 0,
     holes: Set[Segment] = frozenset(),
     same_boot: bool = False,
+    writes_again: bool = False,
 ) -> None:
     """Scans the segments that need it, oldest first; what follows a segment that had to be cut is removed.
 
     `durable` is up to where no power cut can have taken anything, where that is above `recovery_point`. What follows
     segments of `holes` stays. `same_boot`: the machine has been up since the last owner of the files ended, so that
-    nothing that a truncation removed has come back.
+    nothing that a truncation removed has come back. `writes_again`: what was not flushed may be in the page cache
+    alone, and count as written there.
     """
     previous: Segment | None = None
     index = 0
@@ -76,6 +78,7 @@ def recover_log(
                 latest_epoch=latest_epoch,
                 epoch_step_max=0 if same_boot else EPOCH_STEP_MAX,
                 behind=None if is_last or not unflushed else segments[index + 1].first_valid_batch(),
+                writes_again=writes_again and unflushed,
             )
             if not unflushed:
                 # No flush comes to it, and the next start trusts its indexes.
@@ -191,12 +194,14 @@ def recover_segment(
     latest_epoch: int = NO_LEADER_EPOCH,
     epoch_step_max: int = EPOCH_STEP_MAX,
     behind: BatchHeader | None = None,
+    writes_again: bool = False,
 ) -> int:
     """Scans a segment, with the producers' state from before it, and cuts its torn end; gives the bytes cut.
 
     A batch of an older epoch than the one before it (`latest_epoch` for the first) ends the segment as a torn one does:
     a truncation has removed it, and a power cut has brought it back. `behind` is the first valid batch of the next
-    segment, by which the last one of this segment is judged.
+    segment, by which the last one of this segment is judged. `writes_again`: whatever is kept is written once more,
+    over itself, for the next flush to find.
     """
     size = segment.size
     aborted: list[AbortedTransaction] = []
@@ -230,12 +235,15 @@ def recover_segment(
     )
     for found, data in batches:
         header = found.header
+        if writes_again:
+            with segment.log_file as file:
+                file.pwrite(data, found.position)
         if note_epochs:
             note_epoch(log.epochs, header)
         aborted += apply_batch(log.producers, header, data)
         counts.recovered_bytes += header.size
     # At once: a crash in the middle of this must not leave a segment below the recovery point with half of them.
-    segment.transaction_index.replace(aborted)
+    segment.transaction_index.replace(aborted, writes_again=writes_again)
     cut = size - segment.size
     if cut:
         counts.recovery_cut_bytes += cut

@@ -178,15 +178,16 @@ class TransactionIndex:
         size = file.size() if self._end is None else min(self._end, file.size())
         return size - size % ENTRY_SIZE
 
-    def replace(self, entries: list[AbortedTransaction]) -> None:
-        """Makes these the file's entries, all at once: a crash leaves the old ones or these."""
+    def replace(self, entries: list[AbortedTransaction], *, writes_again: bool = False) -> None:
+        """Makes these the file's entries, all at once: a crash leaves the old ones or these. A file that has them
+        already is written only where it `writes_again`."""
         content = encode_transactions(entries)
         try:
             known: bytes | None = self._disk.read(self.path)
         except FileNotFoundError:
             known = None
         self._end = None
-        if content != (known or b""):
+        if content != (known or b"") or (writes_again and known is not None):
             replace_file(self._disk, self.path, content)
             self._writes += 1
 
