@@ -460,7 +460,7 @@ class LogDirectory:
         except OSError:
             self.not_written(writes)
             raise
-        self.removed.clear()
+        self.removed.intersection_update(self.missing)
 
     def not_written(self, writes: list[tuple[str, bytes]]) -> None:
         """These checkpoints were to be written and perhaps were not: they are to be written again."""

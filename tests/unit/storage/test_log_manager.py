@@ -745,6 +745,26 @@ def test_what_is_missing_is_known_until_it_was_told(tmp_path: Path) -> None:
     assert open_manager(tmp_path / "a", tmp_path / "b").absent.missing == {}
 
 
+def test_several_logs_made_anew_lack_nothing(tmp_path: Path) -> None:
+    """Also where the cluster was not told what is missing, since another directory is offline: topics were deleted just
+    before a crash, and have their names again."""
+    names = [TP, TopicPartition("other", 0)]
+    manager = open_manager(tmp_path)
+    for name in names:
+        log = manager.create(name, None)
+        fill(log, 3)
+        log.update_high_watermark(3)
+    manager.close()
+    for name in names:
+        shutil.rmtree(tmp_path / str(name))
+    manager = open_manager(tmp_path)
+    for name in names:
+        manager.create(name, None)
+    manager.abandon()
+    manager = open_manager(tmp_path)
+    assert [log.damage for log in manager.logs()] == [None, None]
+
+
 def test_a_log_made_anew_lacks_nothing(tmp_path: Path) -> None:
     """Of another topic, say, whose name the missing log had."""
     manager = open_manager(tmp_path)
