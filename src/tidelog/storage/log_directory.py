@@ -524,7 +524,8 @@ class LogDirectory:
         """
         try:
             if self._failure is None:
-                changed = [log for log in self.logs.values() if self._close_log(log)]
+                outcomes = [(log, self._close_log(log)) for log in self.logs.values()]
+                changed = [log for log, is_changed in outcomes if is_changed]
                 if len(changed) + len(self.created) > SYNCED_ONE_BY_ONE_MAX:
                     self._disk.sync_file_system(self._path)
                     # Leader epochs get their names when their content is durable, and before any recovery point moves.
@@ -534,8 +535,9 @@ class LogDirectory:
                     for log in changed:
                         log.sync_files()
                     self.sync_folders(self.created)
-                for log in self.logs.values():
-                    log.synced()
+                for log, is_changed in outcomes:
+                    if is_changed is not None:
+                        log.synced()
                 self.write_checkpoints(self.checkpoint_writes())
                 # Logs that may lack their tails are to say so again at the next start: after a clean stop it would take
                 # them for complete.
@@ -556,14 +558,15 @@ class LogDirectory:
             }
             replace_file(self._disk, f"{self._path}/{SEGMENT_SIZES}", encode_segment_sizes(broker_epoch, sizes))
 
-    def _close_log(self, log: Log) -> bool:
-        """`Log.close`; one whose files turn out to be damaged makes the next start recover all."""
+    def _close_log(self, log: Log) -> bool | None:
+        """`Log.close`; None for one that cannot be closed, since its files are damaged, say: it does not count as
+        durable, and makes the next start recover all."""
         try:
             return log.close()
         except (KafkaError, CorruptFile) as error:
             logger.error("log_not_closed_cleanly: log=%s reason=%s", log.topic_partition, error)
             self._is_damaged = True
-            return False
+            return None
 
     def release(self) -> None:
         """Gives up the lock; what was not closed is recovered at the next start."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from sim.world.disk import SimulatedDisk
+from sim.world.disk import Fault, Operation, SimulatedDisk
 from sim.world.randomness import SeededRandom
 from tests.unit.storage.support import (
     NOW_MS,
@@ -779,6 +779,29 @@ def test_a_log_made_anew_lacks_nothing(tmp_path: Path) -> None:
     again = open_manager(tmp_path).get(TP)
     assert again is not None
     assert again.damage is None
+
+
+def test_a_log_that_could_not_be_closed_does_not_count_as_durable() -> None:
+    """Its producers could not be read for want of descriptors, and nothing of it was synced: a start reads it again."""
+    clock = StandingClock()
+    disk = SimulatedDisk(SeededRandom(1), clock.wall_ms)
+    manager, log = open_log("/data", disk=disk.mount(), clock=clock)
+    fill(log, 2)
+    flush = log.flush_task()
+    assert flush is not None
+    run_now(flush)
+    fill(log, 3)
+    log.producers.is_behind = True
+
+    def without_descriptors(operation: Operation) -> Fault | None:
+        return Fault(OSError(errno.EMFILE, "Too many open files")) if operation.kind == "list" else None
+
+    disk.fault = without_descriptors
+    manager.close()
+    disk.fault = None
+    assert f"{TP.topic} {TP.partition} 5" not in disk.read("/data/recovery-point-offset-checkpoint").decode()
+    assert f"{TP.topic} {TP.partition} 1" in disk.read("/data/recovery-point-offset-checkpoint").decode()
+    assert not disk.exists("/data/.kafka_cleanshutdown")
 
 
 def test_a_log_directory_that_was_made_survives_a_power_cut() -> None:
