@@ -96,7 +96,7 @@ def client_batches(
     from_client = origin is AppendOrigin.CLIENT
     before_max: int | None = config.message_timestamp_before_max_ms
     after_max: int | None = config.message_timestamp_after_max_ms
-    size_max = _decompressed_size_max(config)
+    size_max = decompressed_size_max(config)
     # No header tells of a missing key, nor of the oldest record.
     is_opened = from_client and (config.compacted or before_max != LONG_MAX)
     timestamps = []
@@ -132,7 +132,7 @@ def client_batches(
     return batches, timestamps
 
 
-def _decompressed_size_max(config: LogConfig) -> int:
+def decompressed_size_max(config: LogConfig) -> int:
     """Bytes that a batch may grow to while it is judged: an append runs on the loop, and must not stall it."""
     return max(DECOMPRESSED_RATIO_MAX * config.max_message_bytes, _DECOMPRESSED_MIN)
 
@@ -157,7 +157,7 @@ def assign_offsets(
     target = config.compression_type
     if target is not None and any(header.attributes & 7 != target and not header.is_control for _, header in batches):
         parts = []
-        level, size_max = config.compression_level(target), _decompressed_size_max(config)
+        level, size_max = config.compression_level(target), decompressed_size_max(config)
         for position, header in batches:
             if header.attributes & 7 != target and not header.is_control:
                 part = recompress(buffer, position, header, target, level, size_max=size_max)

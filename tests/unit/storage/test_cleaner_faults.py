@@ -30,6 +30,7 @@ from tests.unit.storage.support import (
 
 from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.ports.disk import Disk
+from tidelog.records.batch import Codec
 from tidelog.storage.checkpoints import decode_offsets
 from tidelog.storage.cleaner.log_cleaner import LEFT_ALONE_MS
 from tidelog.storage.cleaner.settings import CleanerSettings
@@ -539,6 +540,20 @@ def test_a_power_cut_after_the_first_cleaning_and_another_policy(tmp_path: Path)
     assert again is not None
     assert [(record.offset, record.key) for record in read_all(again)] == kept
     assert not again.is_gapless
+
+
+def test_what_an_append_has_let_in_is_cleaned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However large a batch is when it is decompressed: an append takes more where max.message.bytes is large."""
+    monkeypatch.setattr("tidelog.storage.cleaner.cleaning.DECOMPRESSED_SIZE_MAX", 1 << 20)
+    manager = open_manager(tmp_path, config=replace(CONFIG, segment_bytes=1 << 20))
+    log = manager.create(TP, TOPIC_ID)
+    log.append(batch(bytes(2 << 20), key=b"k", codec=Codec.ZSTD), leader_epoch=0, now_ms=NOW_MS)
+    log.append(batch(VALUE, key=b"k"), leader_epoch=0, now_ms=NOW_MS)
+    log.roll(NOW_MS)
+    log.update_high_watermark(log.log_end_offset)
+    finish(manager)
+    assert not manager.cleaner.uncleanable
+    assert [record.offset for record in read_all(log)] == [1]
 
 
 def test_a_damaged_log_is_cleaned_once_it_is_mended(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

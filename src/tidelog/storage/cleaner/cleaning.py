@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.model.identifiers import Offset
 from tidelog.records.compaction import RecordFilter
+from tidelog.records.compression import DECOMPRESSED_SIZE_MAX
+from tidelog.storage.append import decompressed_size_max
 from tidelog.storage.cleaner.choice import segments_between
 from tidelog.storage.cleaner.errors import Uncleanable
 from tidelog.storage.cleaner.key_map import KeyMapper, make_key_map
@@ -146,7 +148,9 @@ class Cleaning:
         log, start, boundary = self.log, self._to_clean.first_dirty_offset, self._to_clean.boundary_offset
         settings = self._settings
         keys = make_key_map(settings.dedupe_buffer_bytes, settings.dedupe_load_factor, boundary - start, self._seed)
-        mapper = KeyMapper(self._segments, keys, start, boundary, self._chunk_bytes)
+        # What an append has let in is to be cleaned, too.
+        size_max = max(DECOMPRESSED_SIZE_MAX, decompressed_size_max(log.config))
+        mapper = KeyMapper(self._segments, keys, start, boundary, self._chunk_bytes, size_max)
         yield from mapper.run()
         end = mapper.latest_offset + 1
         if end <= start:
@@ -171,6 +175,7 @@ class Cleaning:
             now_ms=self._now_ms,
             delete_horizon_ms=delete_horizon_ms,
             chunk_bytes=self._chunk_bytes,
+            decompressed_size_max=size_max,
         )
         self.counts = rewriter.counts
         for group in group_segments(segments_between(self._segments, 0, end), log.config, boundary):

@@ -32,12 +32,16 @@ def make_key_map(buffer_bytes: int, load_factor: float, offsets: int, seed: byte
 class KeyMapper:
     """Fills a map from the offsets start .. end - 1 of `segments`."""
 
-    def __init__(self, segments: list[Segment], keys: KeyMap, start: int, end: int, chunk_bytes: int) -> None:
+    def __init__(
+        self, segments: list[Segment], keys: KeyMap, start: int, end: int, chunk_bytes: int, decompressed_size_max: int
+    ) -> None:
+        """`decompressed_size_max` is in bytes, of one batch's records."""
         self._segments = segments
         self._keys = keys
         self._start = start
         self._end = end
         self._chunk_bytes = chunk_bytes
+        self._decompressed_size_max = decompressed_size_max
         self._transactions = CleanedTransactions()
         self.latest_offset = -1
         """The map knows of everything up to here; -1: not even the first dirty batch had room."""
@@ -96,7 +100,7 @@ class KeyMapper:
             batch = memoryview(chunk)[position : position + header.size]
             self._transactions.marker_is_superfluous(header, batch)
         elif not self._transactions.batch_is_aborted(header):
-            section = records_section(chunk, position, header)
+            section = records_section(chunk, position, header, size_max=self._decompressed_size_max)
             if not self._keys.add_section(
                 section, header.records_count, header.base_offset, header.last_offset_delta, self._start
             ):

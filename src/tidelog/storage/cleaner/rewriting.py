@@ -84,8 +84,10 @@ class Rewriter:
         now_ms: int,
         delete_horizon_ms: int,
         chunk_bytes: int,
+        decompressed_size_max: int,
     ) -> None:
-        """`segments` are all of the log's; `upper_bound_offset` is where the cleaning ends."""
+        """`segments` are all of the log's; `upper_bound_offset` is where the cleaning ends; `decompressed_size_max` is
+        in bytes, of one batch's records."""
         self._segments = segments
         self._filter = record_filter
         self._transactions = transactions
@@ -94,6 +96,7 @@ class Rewriter:
         self._now_ms = now_ms
         self._delete_horizon_ms = delete_horizon_ms
         self._chunk_bytes = chunk_bytes
+        self._decompressed_size_max = decompressed_size_max
         self.counts = Counts()
 
     def run(self, group: list[Segment], cleaned: Segment) -> Iterator[int]:
@@ -183,7 +186,7 @@ class Rewriter:
                 self.counts.records_read += header.records_count
                 output += emptied(header)
             return
-        section = records_section(batch, 0, header)
+        section = records_section(batch, 0, header, size_max=self._decompressed_size_max)
         kept, rewritten, horizon, latest = self._filter.section(
             section,
             header.records_count,
