@@ -223,25 +223,44 @@ def bands(loads: DiskLoads, tolerance: float) -> list[Band]:
     )
     shares = _shares(loads, usable)
     total = float(sum(loads.loads) - fixed)
+    largest = _largest(loads)
     found = [_closed_band(loads, number) for number in range(len(loads.disks))]
     while shares:
         whole = sum(shares.values())
         giants = {
-            number: largest
+            number: largest[number]
             for number, share in shares.items()
-            if loads.held[number] and (largest := loads.held[number][-1][0]) > total * share / whole * (1 + tolerance)
+            if largest[number] > total * share / whole * (1 + tolerance)
         }
         if not giants:
             break
         # A replica above the share of its disk has the disk to itself, and the others share what is left.
-        for number, largest in giants.items():
-            found[number] = Band(0.0, float(largest))
-            total -= largest
+        for number, weight in giants.items():
+            found[number] = Band(0.0, float(weight))
+            total -= weight
             del shares[number]
     for number, share in shares.items():
         target = max(0.0, total) * share / sum(shares.values())
         found[number] = Band(target * (1 - tolerance), target * (1 + tolerance))
     return found
+
+
+def _largest(loads: DiskLoads) -> list[int]:
+    """[disk] -> the largest replica that may have it to itself.
+
+    One that a stage before has moved counts where it was, if it may go back: it need not be copied for that.
+    """
+    largest = [0] * len(loads.disks)
+    for item, on in enumerate(loads.on):
+        taken = set(on.values())
+        for disk in on.values():
+            if disk not in loads.former[item].values():
+                homes = (home for home in loads.former[item].values() if home not in taken)
+                back = (home for home in homes if loads.may_move(item, disk, home, swapped=True))
+                disk = next(back, disk)
+                taken.add(disk)
+            largest[disk] = max(largest[disk], loads.weights[item])
+    return largest
 
 
 def _closed_band(loads: DiskLoads, number: int) -> Band:

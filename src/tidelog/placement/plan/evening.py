@@ -25,33 +25,46 @@ CANDIDATES: Final = 40
 PASSES: Final = 3
 
 
-def least_bytes(loads: Sequence[int], bands: Sequence[Band], *, drops: bool = False) -> int:
-    """The fewest bytes that any plan has to move from these loads into the bands.
+def least_bytes(loads: Sequence[int], bands: Sequence[Band], *, outside: float = 0.0, drops: bool = False) -> int:
+    """The fewest bytes that any plan has to move from these loads into the bands, but for what it leaves `outside`.
 
-    With `drops`, where factors get lower, replicas may leave a disk without a move.
+    What is left outside may all be above bands, or all below, or in part. With `drops`, where factors get lower,
+    replicas may leave a disk without a move.
     """
     above = sum(max(0.0, load - band.high) for load, band in zip(loads, bands, strict=True))
     below = sum(max(0.0, band.low - load) for load, band in zip(loads, bands, strict=True))
-    return int(below if drops else max(above, below))
+    if drops:
+        return int(max(0.0, below - outside))
+    return int(max(0.0, above - outside, below - outside, (above + below - outside) / 2))
 
 
-def least_moves(loads: DiskLoads, bands: Sequence[Band]) -> int:
-    """The fewest replicas that have to leave the disks that were above their band, the largest first."""
+def least_moves(loads: DiskLoads, bands: Sequence[Band], outside: float = 0.0) -> int:
+    """The fewest replicas that have to leave the disks that were above their band, the largest first.
+
+    `outside`: bytes that may stay above, on whichever of these disks.
+    """
     if loads.drops:
         return 0
-    moves = 0
     held: list[list[int]] = [[] for _ in bands]
     for item, former in enumerate(loads.former):
         for disk in former.values():
             held[disk].append(loads.weights[item])
-    for disk, band in enumerate(bands):
-        excess = loads.former_loads[disk] - band.high
-        for weight in sorted(held[disk], reverse=True):
-            if excess <= 0 or not weight:
-                break
-            excess -= weight
-            moves += 1
-    return moves
+    excesses = [load - band.high for load, band in zip(loads.former_loads, bands, strict=True)]
+    if not outside:
+        return sum(_fewest(of_disk, excess) for of_disk, excess in zip(held, excesses, strict=True))
+    of_all = [weight for of_disk, excess in zip(held, excesses, strict=True) if excess > 0 for weight in of_disk]
+    return _fewest(of_all, sum(max(0.0, excess) for excess in excesses) - outside)
+
+
+def _fewest(weights: Sequence[int], excess: float) -> int:
+    """How many of the largest together are at least `excess`; all, where they are less."""
+    number = 0
+    for weight in sorted(weights, reverse=True):
+        if excess <= 0 or not weight:
+            break
+        excess -= weight
+        number += 1
+    return number
 
 
 def violation(loads: Sequence[int], bands: Sequence[Band]) -> float:

@@ -72,10 +72,10 @@ def _settle_bytes(layout: Layout, counted: Counted, guard: BrokerGuard | None, p
             proof.counts_kept = proof.counts_kept and keeps_counts is counts
             proof.remarks.append("what was asked for after bytes gives way to them")
     loads.settle()
-    # What could not be brought into its band is no reason for more moves: the bound is for what was reached.
-    reached = [Band(min(band.low, load), max(band.high, load)) for band, load in zip(wanted, loads.loads, strict=True)]
-    proof.bytes = max(least_bytes(loads.former_loads, reached, drops=loads.drops), proof.bytes or 0)
-    proof.moves = least_moves(loads, reached)
+    # What could not be brought into its band is no reason for more moves: the bound is for plans that leave as much.
+    outside = violation(loads.loads, wanted)
+    proof.bytes = max(least_bytes(loads.former_loads, wanted, outside=outside, drops=loads.drops), proof.bytes or 0)
+    proof.moves = least_moves(loads, wanted, outside)
     proof.remarks += _outside(layout, loads, wanted, "bytes")
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import itertools
 import random
+from collections.abc import Sequence
 
 import pytest
 from tests.solver import needs_solver
@@ -284,3 +285,69 @@ def test_an_offline_broker_keeps_what_it_has_unless_it_is_drained() -> None:
     drained = make_plan(state, Goals(balance=(Balance.BYTES,), drain=frozenset({3}), tolerance=0.1)).plan
     assert held <= {move.key for move in drained.moves}
     assert all(3 not in move.replicas_to for move in drained.moves)
+
+
+def small(replicas: list[tuple[int, ...]], sizes: list[int], brokers: int) -> ClusterState:
+    """Partitions of one topic on brokers whose directories are not known."""
+    return ClusterState.of(
+        brokers=[BrokerState(broker) for broker in range(brokers)],
+        topics=[TopicState("t")],
+        partitions=[
+            PartitionState("t", number, on, on[0], on, (), (size,) * len(on))
+            for number, (on, size) in enumerate(zip(replicas, sizes, strict=True))
+        ],
+    )
+
+
+def test_a_replica_that_has_a_disk_to_itself_stays_where_it_is() -> None:
+    """Broker 3 lacks a replica: it gets a small one, and the one that is larger than all others together stays."""
+    state = small([(2,), (0,), (1, 2)], [100, 1, 1], 4)
+    plan = make_plan(state, Goals(balance=(Balance.COUNTS, Balance.BYTES))).plan
+    assert (plan.bytes, plan.bytes_least, plan.replica_moves) == (1, 1, 1)
+    assert [str(move.key) for move in plan.moves] == ["t-2"]
+
+
+def test_a_bound_is_for_plans_that_leave_as_much_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One replica comes to broker 0 for counts. The search takes that of 100 bytes; that of 50 is as even."""
+    monkeypatch.setattr(exact, "is_small", lambda loads: False)
+    state = small([(1,), (1,), (1, 0), (1, 0)], [100, 50, 1, 100], 2)
+    plan = make_plan(state, Goals(balance=(Balance.COUNTS, Balance.BYTES), tolerance=0.0)).plan
+    assert (plan.bytes, plan.bytes_least) == (100, 50)
+
+
+@pytest.mark.parametrize("solved", [False, True])
+def test_no_plan_is_below_the_bound_of_bytes(solved: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all placements that are as even as the plan, in counts where they are asked for first, none copies less."""
+    if not solved:
+        monkeypatch.setattr(exact, "is_small", lambda loads: False)
+    draw = random.Random(11)
+    for _ in range(150):
+        brokers = draw.randint(2, 4)
+        replicas = [tuple(draw.sample(range(brokers), draw.randint(1, 2))) for _ in range(draw.randint(1, 4))]
+        sizes = [draw.choice([0, 1, 10, 50, 100]) for _ in replicas]
+        even = sum(size * len(on) for on, size in zip(replicas, sizes, strict=True)) / brokers
+        if max(sizes) > even:
+            continue  # It has a broker to itself, and the others have other shares.
+        first = draw.choice([(), (Balance.COUNTS,)])
+        plan = make_plan(small(replicas, sizes, brokers), Goals(balance=(*first, Balance.BYTES), tolerance=0.0)).plan
+        moved = {move.partition: move.replicas_to for move in plan.moves}
+        reached = [moved.get(number, on) for number, on in enumerate(replicas)]
+        outside, squares, _ = judged(replicas, reached, sizes, brokers, even)
+        least = min(
+            copied
+            for placed in itertools.product(*(itertools.combinations(range(brokers), len(on)) for on in replicas))
+            for left, uneven, copied in [judged(replicas, placed, sizes, brokers, even)]
+            if left <= outside + 1e-6 and (not first or uneven <= squares)
+        )
+        assert plan.bytes_least is not None
+        assert plan.bytes_least <= least <= plan.bytes, (replicas, sizes, first)
+
+
+def judged(
+    before: Sequence[Sequence[int]], after: Sequence[Sequence[int]], sizes: Sequence[int], brokers: int, even: float
+) -> tuple[float, int, int]:
+    """Bytes that are off the average, the sum of squared counts, and the bytes copied."""
+    held = [sum(size for on, size in zip(after, sizes, strict=True) if broker in on) for broker in range(brokers)]
+    counts = [sum(broker in on for on in after) for broker in range(brokers)]
+    copied = sum(size * len(set(on) - set(former)) for former, on, size in zip(before, after, sizes, strict=True))
+    return sum(abs(each - even) for each in held), sum(count * count for count in counts), copied
