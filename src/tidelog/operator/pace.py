@@ -17,6 +17,8 @@ SLOWER_EVERY_S: Final = 10.0
 """A throttle is measured over some ten seconds by brokers: what it does shows after that."""
 FASTER_AFTER_S: Final = 30.0
 """So long no follower may be out before it goes faster."""
+RATE_MAX: Final = 1 << 40
+"""No broker copies as fast: a throttle that has grown to it is taken away. Settings end at 2 ** 63 - 1."""
 SLOWER: Final = 0.5
 FASTER: Final = 1.5
 
@@ -50,7 +52,10 @@ class Pace:
                 self.rate = max(floor, int(present * SLOWER))
         elif self.rate is not None and self.rate != self.limit and self._is_quiet(now):
             grown = int(self.rate * FASTER)
-            self.rate = grown if self.limit is None else min(self.limit, grown)
+            if self.limit is not None:
+                self.rate = min(self.limit, grown)
+            else:
+                self.rate = grown if grown < RATE_MAX else None
         if self.rate == before:
             return False
         self._changed_at = now

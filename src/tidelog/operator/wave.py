@@ -320,7 +320,7 @@ class Wave:
         pace = self._course.pace
         if pace.see(self._routing.now(), out, self._rate() / targets):
             slower = f"{out} replicas fell out of sync" if out else "all replicas are in sync"
-            self._around.say(f"throttle {pace.rate} bytes/s: {slower}")
+            self._around.say(f"{'no throttle' if pace.rate is None else f'throttle {pace.rate} bytes/s'}: {slower}")
 
     def _show(self, state: ClusterState, stuck: Sequence[Judged]) -> None:
         course = self._course
