@@ -10,7 +10,7 @@ import typer
 
 from tidelog.cli.cluster import connect
 from tidelog.cli.errors import Refused, WrongUsage
-from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
+from tidelog.cli.options import COUNT_MAX, DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
 from tidelog.cli.output import print_json, warn
 from tidelog.cli.plan_text import print_plan
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
@@ -85,7 +85,9 @@ def plan(
     ] = None,
     throttle: Annotated[
         int | None,
-        typer.Option("--throttle", min=1, metavar="BYTES/S", help="Of each broker, for the time that is told."),
+        typer.Option(
+            "--throttle", min=1, max=COUNT_MAX, metavar="BYTES/S", help="Of each broker, for the time that is told."
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="PLAN", help="Keep the plan.")] = None,
     output: Output = Form.TABLE,

@@ -18,7 +18,7 @@ import typer
 from tidelog.cli.cluster import connect
 from tidelog.cli.errors import Refused
 from tidelog.cli.option_groups import OptionGroup
-from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
+from tidelog.cli.options import COUNT_MAX, DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
 from tidelog.cli.reassign_output import Display, print_ended
 from tidelog.client import admin
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
@@ -39,6 +39,7 @@ Throttle: TypeAlias = Annotated[
     typer.Option(
         "--throttle",
         min=1,
+        max=COUNT_MAX,
         metavar="BYTES/S",
         help="What moves may copy into and out of each broker in a second; less while followers cannot keep up.",
         show_default="none",

@@ -212,6 +212,16 @@ def test_what_has_changed_is_told(reassign: Tidelog, brokers: str, topic: str, t
     assert replicas_of(state_of(brokers), topic)[1] == (1, 0)
 
 
+def test_a_throttle_that_no_setting_holds(reassign: Tidelog, brokers: str, topic: str, tmp_path: Path) -> None:
+    """It is refused before anything is begun, and the journal can still be read."""
+    make(brokers, topic)
+    plan = write_list(tmp_path / "list.json", topic, (2, 1), (1, 2))
+    assert reassign("reassign", "run", plan, "--throttle", str(2**63)).code == 2
+    assert reassign("plan", "--list", plan, "--throttle", "9" * 400).code == 2
+    assert reassign("reassign", "status").code == 0
+    assert replicas_of(state_of(brokers), topic) == [(0, 1), (1, 0)]
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
