@@ -35,13 +35,15 @@ class Judged:
     move: Move
     standing: Standing
     reason: str = ""
-    """What has changed, in words."""
+    """What has changed, or cannot be told, in words."""
     reordered: str = ""
     """Not empty: the former replicas are there in another order, in words. Kafka leaves them so when it cancels."""
     reassigned: bool = False
     """Whether the replicas are on the brokers where the plan wants them."""
     to_place: tuple[tuple[int, str], ...] = ()
     """Replicas that lie in another directory than the plan wants, and are not on their way: (broker, directory)."""
+    silent: tuple[int, ...] = ()
+    """Live brokers that did not answer: whether their replicas of `to_place` lie where they should, is not known."""
     bytes_left: int = 0
     """Bytes that are still to be copied, as far as sizes are known."""
 
@@ -98,6 +100,7 @@ def _judge_directories(
     former = dict(zip(move.replicas_from, move.directories_from, strict=True))
     present = dict(zip(partition.replicas, partition.directories, strict=True)) if partition.directories else {}
     to_place: list[tuple[int, str]] = []
+    silent: list[int] = []
     coming = False
     for broker, directory in zip(move.replicas_to, move.directories_to, strict=True):
         now = present.get(broker)
@@ -113,18 +116,27 @@ def _judge_directories(
             return Judged(move, Standing.CHANGED, reason)
         else:
             to_place.append((broker, directory))
+            if now is None and state.brokers[broker].silent:
+                silent.append(broker)
     left = _bytes_left(move, partition, copies)
-    begun = coming or (reassigned and move.replicas_from != move.replicas_to)
+    begun = coming or (reassigned and (bool(silent) or move.replicas_from != move.replicas_to))
     if reassigned and not coming and not to_place:
         return Judged(move, Standing.DONE, reassigned=True)
-    standing = Standing.UNDER_WAY if begun else Standing.NOT_BEGUN
-    return Judged(move, standing, reassigned=reassigned, to_place=tuple(to_place), bytes_left=left)
+    return Judged(
+        move,
+        Standing.UNDER_WAY if begun else Standing.NOT_BEGUN,
+        f"broker {silent[0]} does not answer where it lies" if silent else "",
+        reassigned=reassigned,
+        to_place=tuple(to_place),
+        silent=tuple(silent),
+        bytes_left=left,
+    )
 
 
 def _does_not_tell(state: ClusterState, broker_id: int) -> bool:
     """Whether a live broker keeps its directories to itself: what is asked of them cannot be seen, and is believed."""
     broker = state.brokers.get(broker_id)
-    return broker is not None and broker.online and not broker.directories
+    return broker is not None and broker.online and not broker.directories and not broker.silent
 
 
 def _bytes_left(move: Move, partition: PartitionState, copies: Mapping[int, DirectoryMoveState]) -> int:
@@ -236,6 +248,8 @@ def _has_changed_something(judged: Judged) -> bool:
         return True
     if judged.standing is Standing.CHANGED:
         return False
+    if judged.silent:
+        return True  # It may have: its way back begins with asking where it lies.
     move = judged.move
     moved_over = judged.reassigned and move.replicas_from != move.replicas_to
     return moved_over or len(set(judged.to_place) & {(broker, to) for broker, _, to in move.within}) < len(move.within)

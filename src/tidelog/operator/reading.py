@@ -17,7 +17,7 @@ from typing import Final
 
 from tidelog.client import admin
 from tidelog.client.admin import ConfigResource, LogDirectory, ResourceType
-from tidelog.client.errors import ClientError
+from tidelog.client.errors import ClientError, UnsupportedByBroker
 from tidelog.client.operations import Operation
 from tidelog.client.routing import Routing
 from tidelog.client.views import PartitionView, TopicView
@@ -44,6 +44,9 @@ BROKER_CORDONED: Final = "broker.cordoned"
 MIN_INSYNC: Final = "min.insync.replicas"
 ALL_DIRECTORIES: Final = "*"
 
+WITHHELD: Final = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION})
+"""Answers of a broker that does not tell its directories, to this operator or at all."""
+
 TOPICS_PER_REQUEST: Final = 500
 """Topics whose settings one request asks for: answers stay below a megabyte."""
 
@@ -56,7 +59,8 @@ def read_state(routing: Routing, *, taken_at_ms: int, timeout_s: float | None = 
     topics = yield from admin.list_topics(routing, timeout_s=timeout_s)
     live = sorted(routing.brokers)
     missing: list[str] = []
-    directories = yield from _directories(routing, live, missing, timeout_s)
+    silent: set[int] = set()
+    directories = yield from _directories(routing, live, missing, silent, timeout_s)
     broker_settings = yield from _settings(
         routing,
         [ConfigResource(ResourceType.BROKER, str(broker_id)) for broker_id in live],
@@ -76,7 +80,8 @@ def read_state(routing: Routing, *, taken_at_ms: int, timeout_s: float | None = 
     except (KafkaError, ClientError) as error:
         missing.append(f"reassignments under way: {error}")
         under_way = {}
-    return _state(routing, topics, directories, broker_settings, topic_settings, under_way, missing, taken_at_ms)
+    state = _state(routing, topics, directories, broker_settings, topic_settings, under_way, missing, taken_at_ms)
+    return _with_silent(state, silent)
 
 
 def read_placement(
@@ -91,8 +96,9 @@ def read_placement(
     under_way = yield from admin.reassignments(routing, timeout_s=timeout_s)
     asked = sorted(id for id in routing.brokers if broker_ids is None or id in broker_ids)
     missing: list[str] = []
-    directories = yield from _directories(routing, asked, missing, timeout_s)
-    return _state(routing, topics, directories, {}, {}, under_way, missing, 0)
+    silent: set[int] = set()
+    directories = yield from _directories(routing, asked, missing, silent, timeout_s)
+    return _with_silent(_state(routing, topics, directories, {}, {}, under_way, missing, 0), silent)
 
 
 def _state(
@@ -131,20 +137,29 @@ def _state(
     )
 
 
+def _with_silent(state: ClusterState, silent: Collection[int]) -> ClusterState:
+    brokers = {each.id: replace(each, silent=each.online and each.id in silent) for each in state.brokers.values()}
+    return replace(state, brokers=brokers)
+
+
 def _directories(
-    routing: Routing, broker_ids: Sequence[int], missing: list[str], timeout_s: float | None
+    routing: Routing, broker_ids: Sequence[int], missing: list[str], silent: set[int], timeout_s: float | None
 ) -> Operation[dict[int, list[LogDirectory]]]:
-    """The directories of each broker that tells them, [broker] -> directories."""
+    """[broker] -> directories, of each broker that tells them; `silent` gets those that may tell them yet."""
     found: dict[int, list[LogDirectory]] = {}
     for broker_id in broker_ids:
         try:
             answers = yield from admin.describe_log_dirs(routing, [broker_id], timeout_s=timeout_s)
         except ClientError as error:
             missing.append(f"log directories of broker {broker_id}: {error}")
+            if not isinstance(error, UnsupportedByBroker):
+                silent.add(broker_id)
             continue
         answer = answers[broker_id]
         if isinstance(answer, KafkaError):
             missing.append(f"log directories of broker {broker_id}: {answer}")
+            if answer.code not in WITHHELD:
+                silent.add(broker_id)
             continue
         found[broker_id] = answer
         if any(directory.total_bytes < 0 and directory.error is ErrorCode.NONE for directory in answer):

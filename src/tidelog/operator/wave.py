@@ -36,6 +36,9 @@ ASK_TIMES_MAX: Final = 3
 """So often; then it was refused, or others cancelled it, and it is left."""
 SETTLE_S: Final = 5.0
 """How long brokers' metadata may take to agree before a difference counts as a change."""
+SILENT_S: Final = 30.0
+"""How long a live broker may not answer before others go on without it: one that died is live until its session ends.
+"""
 NOTE_EVERY_S: Final = 10.0
 """How often the time that a run has taken is noted."""
 RATE_OVER_S: Final = 10.0
@@ -279,7 +282,8 @@ class Wave:
         if waiting != self._waiting:
             self._waiting = waiting
             self._moved_at = now
-        return now - self._moved_at >= self._patience_s
+        silent = any(each.silent for each in stuck)
+        return now - self._moved_at >= (max(self._patience_s, SILENT_S) if silent else self._patience_s)
 
     def _obey(self) -> None:
         """Does what the operator asks from another process."""
@@ -361,9 +365,13 @@ class Wave:
 
 
 def _dead(judged: Judged, state: ClusterState) -> list[int]:
-    """The brokers that a move waits for: those that it needs and, without a leader, those that could lead."""
+    """The brokers that a move waits for: those that it needs and, without a leader, those that could lead.
+
+    Those that are live and do not answer are waited for where a replica may not lie where it should.
+    """
     needed = set(judged.waits_for)
     partition = state.partitions.get(judged.move.key)
     if partition is not None and partition.leader == -1 and not judged.reassigned:
         needed |= set(partition.replicas)
-    return sorted(id for id in needed if (broker := state.brokers.get(id)) is None or not broker.online)
+    dead = {id for id in needed if (broker := state.brokers.get(id)) is None or not broker.online}
+    return sorted(dead | set(judged.silent))

@@ -9,10 +9,12 @@ import pytest
 from tests.unit.operator.fake_cluster import FakeCluster, Killed, failing
 
 from tidelog.client.errors import ConnectionFailed, RequestTimedOut, UnsupportedByBroker
+from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicPartition
 from tidelog.operator.execution import Changed, Ended, Execution
 from tidelog.operator.journal import Asked, RunKind, RunStatus, Wish
 from tidelog.placement.plan.plan import Move, Plan
+from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
 OTHERS = {
@@ -531,3 +533,54 @@ def test_a_rollback_that_was_interrupted_is_named() -> None:
     with pytest.raises(Changed) as refused:
         run(cluster, plan)
     assert "a rollback was interrupted, and 2 of its moves are under way" in refused.value.changes[0]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        RequestTimedOut("slow"),
+        ConnectionFailed("it has just died"),
+        messages.DescribeLogDirsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_a_broker_that_does_not_answer_has_not_brought_a_copy_to_its_end(answer: Any) -> None:
+    """Where its replicas lie is not known for a while: a move between its directories is done when it says so."""
+    cluster = FakeCluster({0: ["/a", "/b"], 1: ["/a"]}, {"t": [(0, 1)]}, size=5000)
+    plan = Plan.of([Move("t", 0, (0, 1), (0, 1), ("/a", "/a"), ("/b", "/a"), size=5000)], cluster_id="fake")
+    cluster.refuse = lambda key, request: answer if key is ApiKey.DESCRIBE_LOG_DIRS and 1 < cluster.now < 3 else None
+    ended = run(cluster, plan, throttle=None)
+    assert (ended.status, ended.done) == (RunStatus.DONE, 1)
+    assert cluster.places[0, TopicPartition("t", 0)] == "/b"
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_broker_that_does_not_answer_is_asked_again_before_its_move_is_taken_back(copied: bool) -> None:
+    """Cancelled while the replica is copied, or taken back when it was: it lies where it was, and no copy is left."""
+    cluster = FakeCluster({0: ["/a", "/b"], 1: ["/a"]}, {"t": [(0, 1)]}, size=5000)
+    plan = Plan.of([Move("t", 0, (0, 1), (0, 1), ("/a", "/a"), ("/b", "/a"), size=5000)], cluster_id="fake")
+    if not copied:
+        cluster.around.wishes.append((lambda: cluster.now > 2, Asked(Wish.CANCEL)))
+    silent_at = (20 if copied else 1.5, 23 if copied else 4)
+    cluster.refuse = lambda key, request: (
+        RequestTimedOut("slow")
+        if key is ApiKey.DESCRIBE_LOG_DIRS and silent_at[0] < cluster.now < silent_at[1]
+        else None
+    )
+    ended = run(cluster, plan, throttle=None)
+    assert ended.status is (RunStatus.DONE if copied else RunStatus.CANCELLED)
+    if copied:
+        assert cluster.places[0, TopicPartition("t", 0)] == "/b"
+        cluster.advance(20.5 - cluster.now)
+        ended = cluster.run(Execution(cluster.routing, cluster.around, patience_s=60).rollback(plan))
+        assert ended.status is RunStatus.DONE
+    assert cluster.places[0, TopicPartition("t", 0)] == "/a"
+    assert cluster.futures == {}
+
+
+def test_a_broker_that_tells_no_directories_is_believed() -> None:
+    """It refuses to describe them to this operator, and takes the move all the same."""
+    cluster = FakeCluster({0: ["/a", "/b"], 1: ["/a"]}, {"t": [(0, 1)]})
+    plan = Plan.of([Move("t", 0, (0, 1), (1, 0), ("/a", "/a"), ("/a", "/b"), size=1000)], cluster_id="fake")
+    refusal = messages.DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    cluster.refuse = lambda key, request: refusal if key is ApiKey.DESCRIBE_LOG_DIRS else None
+    assert run(cluster, plan, throttle=None).status is RunStatus.DONE

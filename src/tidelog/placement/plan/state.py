@@ -47,6 +47,8 @@ class BrokerState:
     """In the order of log.dirs where known; empty where the broker did not tell."""
     throttles: Mapping[str, str] = field(default_factory=dict)
     """The dynamic settings that throttle replication and are set on this broker, by name."""
+    silent: bool = False
+    """It was asked for its directories and did not answer, though it may tell them; no document has this."""
 
 
 @dataclass(frozen=True, slots=True)
