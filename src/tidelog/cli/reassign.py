@@ -235,11 +235,14 @@ def _is_list_of(last: Run, text: bytes, state: ClusterState) -> bool:
     """Whether a run was one of Kafka's list: what its plan leaves out of it is where the list wants it."""
     if last.kind is not RunKind.RUN or not last.plan.moves:
         return False
-    targets = {move.key: move.replicas_to for move in load_kafka(text, state, unchanged=True).moves}
-    left_out = targets.keys() - {move.key for move in last.plan.moves}
-    return all(targets.get(move.key) == move.replicas_to for move in last.plan.moves) and all(
-        state.partitions[key].replicas == targets[key] for key in left_out
-    )
+    listed = {move.key: move for move in load_kafka(text, state, unchanged=True).moves}
+    left_out = listed.keys() - {move.key for move in last.plan.moves}
+    return all(
+        (now := listed.get(move.key)) is not None
+        and now.replicas_to == move.replicas_to
+        and move.topic_id in (None, now.topic_id)
+        for move in last.plan.moves
+    ) and all(state.partitions[key].replicas == listed[key].replicas_to for key in left_out)
 
 
 def _keep_inverse(session: Session, path: Path, plan: Plan) -> None:

@@ -50,7 +50,7 @@ def moves_within(
         path = target if target is not None else min(filled, key=lambda candidate: filled[candidate])
         filled[path] = filled.get(path, 0) + _size(each, broker_id)
         if path != _place(state, each.key, broker_id):
-            moves.append(_move(each, broker_id, path))
+            moves.append(_move(each, broker_id, path, state.topics[each.topic].id))
     return Plan.of(
         moves,
         cluster_id=state.cluster_id,
@@ -84,7 +84,7 @@ def _filled(state: ClusterState, broker: BrokerState, source: str | None) -> dic
     return filled
 
 
-def _move(partition: PartitionState, broker_id: int, path: str) -> Move:
+def _move(partition: PartitionState, broker_id: int, path: str, topic_id: str | None) -> Move:
     after = tuple(
         path if broker == broker_id else former
         for broker, former in zip(partition.replicas, partition.directories, strict=True)
@@ -97,4 +97,5 @@ def _move(partition: PartitionState, broker_id: int, path: str) -> Move:
         partition.directories,
         after,
         _size(partition, broker_id),
+        topic_id=topic_id,
     )

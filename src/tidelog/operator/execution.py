@@ -171,9 +171,9 @@ class Execution:
                 break
             yield Pause(POLL_S)
         for each in changed:
-            if each.move.key not in state.partitions:
+            if each.gone:
                 self._around.say(f"{each.reason}; nothing of it is to be undone")
-        lost = [(each.move, each.reason) for each in changed if each.move.key in state.partitions]
+        lost = [(each.move, each.reason) for each in changed if not each.gone]
         return undoing(plan, state), lost
 
     # The beginning

@@ -4,7 +4,8 @@ NOT_BEGUN   the partition is as the plan found it
 UNDER_WAY   it is on its way to where the plan wants it, by this run or another tool
 DONE        it is there
 SETTLING    its replicas are those of before and after together: a broker's metadata is of a moment in between
-CHANGED     it is something else: the plan was made for another cluster than this is by now
+CHANGED     it is something else: the plan was made for another cluster than this is by now. So is a topic that was
+            deleted and made again, wherever its replicas are
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class Judged:
     standing: Standing
     reason: str = ""
     """What has changed, or cannot be told, in words."""
+    gone: bool = False
+    """Whether the topic that the plan knows is not there any more, though another one may have its name."""
     reordered: str = ""
     """Not empty: the former replicas are there in another order, in words. Kafka leaves them so when it cancels."""
     reassigned: bool = False
@@ -67,7 +70,11 @@ def judge(move: Move, state: ClusterState, copies: Mapping[int, DirectoryMoveSta
     """Where a move stands in a state. `copies`: [broker] -> what it copies of the partition to another directory."""
     partition = state.partitions.get(move.key)
     if partition is None:
-        return Judged(move, Standing.CHANGED, f"partition {move.key}: it does not exist any more")
+        return Judged(move, Standing.CHANGED, f"partition {move.key}: it does not exist any more", gone=True)
+    topic_id = state.topics[move.topic].id
+    if None not in (move.topic_id, topic_id) and move.topic_id != topic_id:
+        reason = f"partition {move.key}: the topic was deleted, and another one made of its name"
+        return Judged(move, Standing.CHANGED, reason, gone=True)
     target = target_of(state, move.key)
     if target is not None:
         if target == move.replicas_to:

@@ -19,7 +19,7 @@ from tidelog.client.exchange import ByVersion
 from tidelog.client.operations import Call, Operation, Pause
 from tidelog.client.routing import Routing
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.operator.journal import Asked, Journal, dump_journal, load_journal
 from tidelog.operator.surroundings import Sight
 from tidelog.protocol import apis, messages
@@ -135,6 +135,8 @@ class FakeCluster:
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.described: dict[tuple[int, str], dict[str, str]] | None = None
         """What brokers describe that have not seen the latest settings; None: they have."""
+        self.topic_ids: dict[str, TopicId] = {}
+        """[topic] -> its id; others have none, as before Kafka 2.8."""
         self.missing: set[ApiKey] = set()
         self.refuse: Callable[[ApiKey, Any], Any] = lambda key, request: None
         """An error instead of an answer, for a request."""
@@ -308,6 +310,7 @@ class FakeCluster:
             topics=[
                 kind.MetadataResponseTopic(
                     name=name,
+                    topic_id=self.topic_ids.get(name, ZERO_TOPIC_ID),
                     partitions=[
                         kind.MetadataResponsePartition(
                             partition_index=key.partition,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from tests.unit.operator.fake_cluster import FakeCluster, Killed, failing
 
 from tidelog.client.errors import ConnectionFailed, RequestTimedOut, UnsupportedByBroker
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import TopicId, TopicPartition, format_topic_id
 from tidelog.operator.execution import Changed, Ended, Execution
 from tidelog.operator.journal import Asked, RunKind, RunStatus, Wish
 from tidelog.placement.plan.plan import Move, Plan
@@ -503,6 +504,25 @@ def test_a_topic_that_is_gone_has_nothing_to_undo() -> None:
     assert (ended.status, ended.done, ended.moves) == (RunStatus.DONE, 3, 3)
     assert "partition u-0: it does not exist any more; nothing of it is to be undone" in cluster.around.said
     assert cluster.replicas("t") == [(0, 1), (0, 1), (1, 0)]
+
+
+def test_a_topic_that_was_made_again_is_another_one() -> None:
+    """Nothing of it is undone, though its replicas are where the plan has put those of the former topic; nor begun."""
+    cluster, plan = cluster_and_plan()
+    cluster.topic_ids = {"t": TopicId(bytes([1] * 16)), "u": TopicId(bytes([2] * 16))}
+    ids = {topic: format_topic_id(id) for topic, id in cluster.topic_ids.items()}
+    plan = replace(plan, moves=tuple(replace(move, topic_id=ids[move.topic]) for move in plan.moves))
+    assert run(cluster, plan).status is RunStatus.DONE
+    cluster.topic_ids["u"] = TopicId(bytes([3] * 16))
+    ended = cluster.run(Execution(cluster.routing, cluster.around).rollback(plan))
+    assert (ended.status, ended.done, ended.moves) == (RunStatus.DONE, 3, 3)
+    assert cluster.replicas("t") == [(0, 1), (0, 1), (1, 0)]
+    assert cluster.replicas("u") == [(7, 2)]
+    told = "partition u-0: the topic was deleted, and another one made of its name"
+    assert f"{told}; nothing of it is to be undone" in cluster.around.said
+    cluster.partitions[TopicPartition("u", 0)].replicas = (7, 1)
+    with pytest.raises(Changed, match=told):
+        run(cluster, plan)
 
 
 def test_an_interrupted_run_whose_topic_is_gone_can_be_ended() -> None:

@@ -100,4 +100,7 @@ def _move(
         directory if directory is not None else before.get(broker)
         for broker, directory in zip(replicas, directories, strict=True)
     )
-    return Move(key.topic, key.partition, partition.replicas, replicas, former, after, partition.size)
+    topic_id = state.topics[key.topic].id
+    return Move(
+        key.topic, key.partition, partition.replicas, replicas, former, after, partition.size, topic_id=topic_id
+    )

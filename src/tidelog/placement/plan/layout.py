@@ -140,6 +140,7 @@ class Layout:
                     former,
                     tuple(directories),
                     partition.size,
+                    topic_id=self.state.topics[partition.topic].id,
                 )
             )
         found.sort(key=lambda move: (move.topic, move.partition))

@@ -30,6 +30,8 @@ class Move:
     """Bytes of one replica; None where unknown."""
     wave: int = 0
     """Moves of one wave run together; the next begins when it has ended."""
+    topic_id: str | None = None
+    """In Kafka's base64: a topic that is deleted and made again has another one. None where it is not known."""
 
     @property
     def key(self) -> TopicPartition:

@@ -2,7 +2,8 @@
 
     {"format": "tidelog-plan", "version": 1, "cluster_id": "...", "made_at_ms": 0, "goals": ["counts"],
      "moves": [{"topic": "t", "partition": 0, "wave": 0, "replicas_from": [1, 2], "replicas_to": [3, 2],
-                "log_dirs_from": ["/d", "/d"], "log_dirs_to": [null, "/d"], "size": 100}]}
+                "log_dirs_from": ["/d", "/d"], "log_dirs_to": [null, "/d"], "size": 100,
+                "topic_id": "..."}]}
 
 Kafka's own lists of moves (`kafka-reassign-partitions`) are read and written by `kafka_json`.
 """
@@ -54,6 +55,7 @@ def move_document(move: Move) -> dict[str, Any]:
         "log_dirs_from": list(move.directories_from),
         "log_dirs_to": list(move.directories_to),
         "size": move.size,
+        "topic_id": move.topic_id,
     }
 
 
@@ -95,6 +97,7 @@ def _move(fields: Fields) -> Move:
         directories_from=_directories(fields, "log_dirs_from", replicas_from),
         directories_to=_directories(fields, "log_dirs_to", replicas_to),
         size=fields.optional_integer("size"),
+        topic_id=fields.optional_text("topic_id"),
     )
     if move.replicas_from == move.replicas_to and move.directories_from == move.directories_to:
         raise DocumentError(f"{fields.place}: the move of {move.key} changes nothing")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tidelog.model.identifiers import TopicPartition
+from tidelog.operator.emptying import moves_within
 from tidelog.placement.plan.documents import DocumentError
+from tidelog.placement.plan.goals import Goals
 from tidelog.placement.plan.kafka_json import dump_kafka, load_kafka
 from tidelog.placement.plan.plan import Move, Plan
 from tidelog.placement.plan.plan_file import dump_plan, is_plan, load_plan
+from tidelog.placement.plan.planner import make_plan
 from tidelog.placement.plan.state import (
     BrokerState,
     ClusterState,
@@ -43,7 +47,7 @@ STATE = ClusterState.of(
 
 PLAN = Plan.of(
     [
-        Move("t", 1, (2, 0), (1, 0), (None, None), ("/x", None), 7, wave=1),
+        Move("t", 1, (2, 0), (1, 0), (None, None), ("/x", None), 7, wave=1, topic_id="id"),
         Move("t", 0, (0, 1), (0, 1), (None, "/x"), (None, "/y"), 6),
     ],
     cluster_id="c",
@@ -89,6 +93,17 @@ def test_a_plan_is_read_as_it_was_written_and_undone_by_its_inverse() -> None:
         (0, (0, 1), (None, "/x")),
     ]
     assert [move.replicas_to for move in back.inverse().moves] == [move.replicas_to for move in PLAN.moves]
+
+
+def test_moves_know_the_topic_that_they_are_for() -> None:
+    """By its id, whoever made them: a plan, Kafka's list, a move between directories, and the way back."""
+    state = replace(STATE, reassignments={}, directory_moves=())
+    planned = make_plan(state, Goals(factors={"t": 1})).plan
+    listed = load_kafka('{"version": 1, "partitions": [{"topic": "t", "partition": 1, "replicas": [1, 0]}]}', state)
+    within = moves_within(state, 1, source="/x", target="/y")
+    for plan in (planned, planned.inverse(), listed, within):
+        assert plan.moves
+        assert {move.topic_id for move in plan.moves} == {"id"}
 
 
 def test_a_state_by_hand_needs_little() -> None:
