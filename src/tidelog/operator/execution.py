@@ -86,8 +86,14 @@ class Execution:
         """Carries a plan out, from the beginning or from where it was interrupted.
 
         Changed where the cluster is not as the plan found it, or another run is unfinished; KafkaError and ClientError
-        where the cluster refuses or is away for longer than `patience_s`.
+        where the cluster refuses or is away for longer than `patience_s`. A rollback leaves what others have changed.
         """
+        if kind is RunKind.RUN:
+            return (yield from self._run(plan, kind, throttle, plan_path))
+        plan, lost = yield from self._without_changed(plan)
+        return _with_lost((yield from self._run(plan, kind, throttle, plan_path)), lost)
+
+    def _run(self, plan: Plan, kind: RunKind, throttle: int | None, plan_path: str | None) -> Operation[Ended]:
         state = yield from self._settled(plan, kind)
         known = self._around.journal().run
         done = Progress.of(plan, state).of_standing(Standing.DONE)
@@ -135,11 +141,8 @@ class Execution:
         else:
             if known is not None and is_last and known.status.unfinished:
                 self._save_run(replace(known, status=RunStatus.CANCELLED, ended_at_ms=self._around.wall_ms()))
-            ended = yield from self.run(back, kind=RunKind.ROLLBACK, throttle=throttle, plan_path=plan_path)
-        if not lost:
-            return ended
-        status = RunStatus.INCOMPLETE if ended.status is RunStatus.DONE else ended.status
-        return replace(ended, status=status, moves=ended.moves + len(lost), left=(*ended.left, *lost))
+            ended = yield from self._run(back, RunKind.ROLLBACK, throttle, plan_path)
+        return _with_lost(ended, lost)
 
     def cancel(self, run: Run) -> Operation[Ended]:
         """Takes back what is under way of a run that no process carries out; what is done stays."""
@@ -163,18 +166,40 @@ class Execution:
 
     def _to_undo(self, plan: Plan) -> Operation[tuple[Plan, list[tuple[Move, str]]]]:
         """The plan that takes back what is done of another one, and the moves that others have changed since."""
+        state, changed = yield from self._changed(plan)
+        return undoing(plan, state), self._lost(changed)
+
+    def _without_changed(self, plan: Plan) -> Operation[tuple[Plan, list[tuple[Move, str]]]]:
+        """A rollback that begins, or goes on, without what others have changed since; the moves that it leaves."""
+        _, changed = yield from self._changed(plan)
+        if not changed:
+            return plan, []
+        left = {each.move.key for each in changed}
+        kept = replace(plan, moves=tuple(move for move in plan.moves if move.key not in left))
+        known = self._around.journal().run
+        if known is not None and known.status.unfinished and known.plan.moves == plan.moves:
+            self._save_run(replace(known, plan=kept))
+        return kept, self._lost(changed)
+
+    def _changed(self, plan: Plan) -> Operation[tuple[ClusterState, list[Judged]]]:
+        """The state, and the moves that others have changed since; brokers may need a moment to agree."""
         deadline = self._routing.now() + SETTLE_S
         while True:
             state = yield from self._requests.placement()
             changed = Progress.of(plan, state).of_standing(Standing.CHANGED)
             if not changed or self._routing.now() >= deadline:
-                break
+                return state, changed
             yield Pause(POLL_S)
+
+    def _lost(self, changed: Iterable[Judged]) -> list[tuple[Move, str]]:
+        """What cannot be undone of moves that others have changed; of topics that are gone there is nothing to undo."""
+        lost = []
         for each in changed:
             if each.gone:
                 self._around.say(f"{each.reason}; nothing of it is to be undone")
-        lost = [(each.move, each.reason) for each in changed if not each.gone]
-        return undoing(plan, state), lost
+            else:
+                lost.append((each.move, each.reason))
+        return lost
 
     # The beginning
 
@@ -333,6 +358,14 @@ def _interrupted(known: Run | None, state: ClusterState) -> list[str]:
         f"{what} was interrupted, and {len(under_way)} of its moves are under way: `tidelog reassign resume`, "
         "`cancel` or `rollback` first"
     ]
+
+
+def _with_lost(ended: Ended, lost: Sequence[tuple[Move, str]]) -> Ended:
+    """The end of a rollback that had to leave some moves."""
+    if not lost:
+        return ended
+    status = RunStatus.INCOMPLETE if ended.status is RunStatus.DONE else ended.status
+    return replace(ended, status=status, moves=ended.moves + len(lost), left=(*ended.left, *lost))
 
 
 def _without_moves(run: Run) -> Ended:

@@ -542,6 +542,42 @@ def test_an_interrupted_run_whose_topic_is_gone_can_be_ended() -> None:
     assert cluster.throttles() == OTHERS
 
 
+@pytest.mark.parametrize("then", ["rollback", "resume", "cancel"])
+@pytest.mark.parametrize("change", ["deleted", "moved"])
+def test_a_rollback_goes_on_without_what_has_changed_meanwhile(then: str, change: str) -> None:
+    """It was killed, and a topic was deleted, or moved by others, before it went on: the rest goes back."""
+    cluster, plan = cluster_and_plan()
+    run(cluster, plan)
+    cluster.kill_at_s = cluster.now + 1
+    with pytest.raises(Killed):
+        cluster.run(Execution(cluster.routing, cluster.around).rollback(plan, throttle=50))
+    cluster.restart_tool()
+    if change == "deleted":
+        del cluster.partitions[TopicPartition("u", 0)]
+        cluster.places = {place: path for place, path in cluster.places.items() if place[1].topic != "u"}
+    else:
+        moved = cluster.partitions[TopicPartition("u", 0)]
+        moved.target, moved.copied = None, {}
+        moved.replicas = moved.isr = (7, 0)
+        cluster.places[0, TopicPartition("u", 0)] = "/a"
+    execution = Execution(cluster.routing, cluster.around)
+    last = cluster.around.journal().run
+    assert last is not None
+    if then == "cancel":
+        assert cluster.run(execution.cancel(last)).status is RunStatus.CANCELLED
+    again = execution.rollback(plan) if then == "rollback" else execution.run(last.plan, kind=RunKind.ROLLBACK)
+    ended = cluster.run(again)
+    left = {str(move.key) for move, _ in ended.left}
+    if change == "deleted":
+        assert (ended.status, left) == (RunStatus.DONE, set())
+    else:
+        assert (ended.status, left) == (RunStatus.INCOMPLETE, {"u-0"})
+        assert cluster.replicas("u") == [(7, 0)]
+    assert cluster.replicas("t") == [(0, 1), (0, 1), (1, 0)]
+    assert cluster.places[0, TopicPartition("t", 1)] == "/a"
+    assert cluster.throttles() == OTHERS
+
+
 def test_a_rollback_that_was_interrupted_is_named() -> None:
     """Another run of the plan is refused while it is under way, and the refusal says what to do."""
     cluster, plan = cluster_and_plan()
