@@ -27,7 +27,7 @@ from tidelog.cli.reassign_session import (
 )
 from tidelog.operator.files import write_plan_file
 from tidelog.operator.journal import Asked, Run, RunKind, RunStatus, Wish
-from tidelog.operator.progress import Progress, Standing
+from tidelog.operator.progress import Progress, Standing, is_for_another_cluster
 from tidelog.operator.reading import read_placement
 from tidelog.placement.plan.documents import DocumentError
 from tidelog.placement.plan.goals import PlanRefused
@@ -184,6 +184,9 @@ def verify(
                 session.tidy()
         chosen = last_run(session).plan if plan is None else _former_plan(session, plan, unchanged=True)
         state = session.cluster.run(read_placement(session.cluster.routing))
+        elsewhere = is_for_another_cluster(chosen, state)
+        if elsewhere:
+            raise Refused([elsewhere])
         progress = Progress.of(chosen, state)
         print_verified(progress, state, options.output)
         open_moves = [each for each in progress.moves if each.standing is not Standing.DONE]

@@ -22,7 +22,15 @@ from tidelog.model.identifiers import TopicPartition
 from tidelog.operator.journal import Run, RunKind, RunStatus
 from tidelog.operator.pace import Pace
 from tidelog.operator.prediction import predicted_seconds
-from tidelog.operator.progress import Judged, Progress, Standing, changes_since, target_of, undoing
+from tidelog.operator.progress import (
+    Judged,
+    Progress,
+    Standing,
+    changes_since,
+    is_for_another_cluster,
+    target_of,
+    undoing,
+)
 from tidelog.operator.reading import read_placement
 from tidelog.operator.reassignment_throttles import ReassignmentThrottles
 from tidelog.operator.requests import Requests
@@ -125,8 +133,11 @@ class Execution:
         """Takes back what is done of a plan; what is under way is cancelled first. As `run` otherwise.
 
         A rollback of it that was interrupted goes on. Partitions that others have moved since stay as they are: the
-        rest goes back, and the run ends incomplete.
+        rest goes back, and the run ends incomplete. Changed where the plan is for another cluster.
         """
+        elsewhere = is_for_another_cluster(plan, (yield from self._requests.placement()))
+        if elsewhere:
+            raise Changed([elsewhere])
         known = self._around.journal().run
         back = plan.inverse()
         if known is not None and known.status.unfinished and known.kind is RunKind.ROLLBACK:

@@ -191,14 +191,22 @@ class Progress:
         return sum(each.bytes_left for each in self.unfinished)
 
 
+def is_for_another_cluster(plan: Plan, state: ClusterState) -> str:
+    """Not empty: the plan was made for another cluster, in words. What has the same names here is none of its."""
+    if None in (plan.cluster_id, state.cluster_id) or plan.cluster_id == state.cluster_id:
+        return ""
+    return f"the plan is for cluster {plan.cluster_id}, this is {state.cluster_id}"
+
+
 def changes_since(plan: Plan, state: ClusterState, *, strict: bool = True) -> list[str]:
     """What keeps a plan from being carried out as it was made, in words; its own progress is no change.
 
     Not `strict`: what was begun goes on, or back, with replicas in another order, and to brokers that are cordoned or
     not live, which are waited for.
     """
-    if None not in (plan.cluster_id, state.cluster_id) and plan.cluster_id != state.cluster_id:
-        return [f"the plan is for cluster {plan.cluster_id}, this is {state.cluster_id}"]
+    elsewhere = is_for_another_cluster(plan, state)
+    if elsewhere:
+        return [elsewhere]
     judged = Progress.of(plan, state)
     found = [each.reason for each in judged.of_standing(Standing.CHANGED)]
     if strict:

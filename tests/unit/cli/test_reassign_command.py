@@ -212,6 +212,19 @@ def test_what_has_changed_is_told(reassign: Tidelog, brokers: str, topic: str, t
     assert replicas_of(state_of(brokers), topic)[1] == (1, 0)
 
 
+@pytest.mark.parametrize("command", ["run", "rollback", "verify"])
+def test_a_plan_for_another_cluster(reassign: Tidelog, brokers: str, topic: str, tmp_path: Path, command: str) -> None:
+    """Topics of the same names are none of its: it is refused, and the reason is told."""
+    make(brokers, topic)
+    plan = tmp_path / "plan.json"
+    listed = write_list(tmp_path / "list.json", topic, (2, 1), (1, 2))
+    assert reassign("plan", "--list", listed, "--out", str(plan)).code == 0
+    plan.write_text(json.dumps(json.loads(plan.read_text()) | {"cluster_id": "other"}))
+    refused = reassign("reassign", command, str(plan))
+    assert refused.code == 1
+    assert "the plan is for cluster other, this is" in refused.err
+
+
 def test_a_throttle_that_no_setting_holds(reassign: Tidelog, brokers: str, topic: str, tmp_path: Path) -> None:
     """It is refused before anything is begun, and the journal can still be read."""
     make(brokers, topic)

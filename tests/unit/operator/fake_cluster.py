@@ -146,6 +146,8 @@ class FakeCluster:
         """As Kafka 2.4, which fails where something is added to a list that is not set."""
         self.controller: int | None = None
         """None: the live broker with the lowest id."""
+        self.asked: list[ApiKey] = []
+        """What was asked, in order."""
         self.steps = 0
         self.changing: list[int] = []
         """The steps that changed the cluster or the journal."""
@@ -267,6 +269,7 @@ class FakeCluster:
         """A response, or the error of a client."""
         message = call.message
         key = _key(call)
+        self.asked.append(key)
         broker = call.address.port - 9000
         if broker >= 0 and broker not in self.live:
             return ConnectionFailed(f"broker {broker} is not live")

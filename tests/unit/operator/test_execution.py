@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.operator.fake_cluster import FakeCluster, Killed, failing
+from tests.unit.operator.fake_cluster import CHANGING, FakeCluster, Killed, failing
 
 from tidelog.client.errors import ConnectionFailed, RequestTimedOut, UnsupportedByBroker
 from tidelog.model.errors import ErrorCode
@@ -504,6 +504,23 @@ def test_a_topic_that_is_gone_has_nothing_to_undo() -> None:
     assert (ended.status, ended.done, ended.moves) == (RunStatus.DONE, 3, 3)
     assert "partition u-0: it does not exist any more; nothing of it is to be undone" in cluster.around.said
     assert cluster.replicas("t") == [(0, 1), (0, 1), (1, 0)]
+
+
+def test_a_plan_for_another_cluster_is_not_taken_back_here() -> None:
+    """It is refused before anything is asked: topics of the same names are under way, or lie in another order."""
+    cluster, plan = cluster_and_plan()
+    other = replace(plan, cluster_id="other")
+    reordered = cluster.partitions[TopicPartition("t", 1)]
+    reordered.replicas = reordered.isr = (1, 0)
+    moving = cluster.partitions[TopicPartition("u", 0)]
+    moving.replicas, moving.target, moving.copied = (7, 2, 1), (7, 2), {2: 0.0}
+    cluster.places[2, TopicPartition("u", 0)] = "/a"
+    with pytest.raises(Changed, match="the plan is for cluster other, this is fake"):
+        cluster.run(Execution(cluster.routing, cluster.around).rollback(other))
+    assert not any(key in CHANGING for key in cluster.asked)
+    gone = Plan.of([move("v", 0, (0, 1), (2, 1))], cluster_id="other")
+    with pytest.raises(Changed, match="the plan is for cluster other, this is fake"):
+        cluster.run(Execution(cluster.routing, cluster.around).rollback(gone))
 
 
 def test_a_topic_that_was_made_again_is_another_one() -> None:
