@@ -15,6 +15,7 @@ from tidelog.placement.plan.plan import Move, Plan
 from tidelog.placement.plan.state import BROKER_ID_MAX, ClusterState
 
 VERSION: Final = 1
+"""Of lists that do not say theirs, too."""
 ANY: Final = "any"
 
 
@@ -44,7 +45,7 @@ def load_kafka(text: str | bytes, state: ClusterState, *, unchanged: bool = Fals
     DocumentError for another version, duplicates, partitions and brokers that are not there, wrong lengths of log_dirs.
     """
     fields = parse(text, "a reassignment")
-    version = fields.integer("version", low=-BROKER_ID_MAX)
+    version = fields.integer("version", low=-BROKER_ID_MAX) if "version" in fields else VERSION
     if version != VERSION:
         raise DocumentError(f"version: this program reads version {VERSION}, the document has {version}")
     wanted = fields.objects("partitions", _wanted)

@@ -185,7 +185,7 @@ def test_what_is_wrong_in_a_plan_is_named(document: Any, complaint: str) -> None
         load_plan(json.dumps(document))
 
 
-def kafka(*partitions: dict[str, Any], version: int = 1) -> str:
+def kafka(*partitions: dict[str, Any], version: int | None = 1) -> str:
     return json.dumps({"version": version, "partitions": list(partitions)})
 
 
@@ -195,6 +195,7 @@ def test_lists_of_kafkas_tool_are_read_and_written() -> None:
     plan = load_kafka(kafka(asked, {"topic": "t", "partition": 1, "replicas": [2, 0]}), STATE)
     assert [(move.replicas_to, move.directories_to, move.size) for move in plan.moves] == [((1, 2), ("/x", "/z"), 6)]
     assert json.loads(dump_kafka(plan.moves)) == {"version": 1, "partitions": [asked]}
+    assert load_kafka(json.dumps({"partitions": [asked]}), STATE).moves == plan.moves  # Kafka's tool takes 1, too.
     all_of_it = load_kafka(kafka({"topic": "t", "partition": 1, "replicas": [2, 0]}), STATE, unchanged=True)
     assert [(move.replicas_from, move.replicas_to) for move in all_of_it.moves] == [((2, 0), (2, 0))]
 
@@ -202,6 +203,7 @@ def test_lists_of_kafkas_tool_are_read_and_written() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
+        (kafka(version=None), "version: expected a whole number, found null"),
         (kafka(version=2), "version: this program reads version 1, the document has 2"),
         (kafka({"topic": "u", "partition": 0, "replicas": [0]}), "partition u-0: there is no such topic"),
         (kafka({"topic": "t", "partition": 9, "replicas": [0]}), "partition t-9: there is no such partition"),
