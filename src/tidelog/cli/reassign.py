@@ -249,6 +249,9 @@ def _is_list_of(last: Run, text: bytes, state: ClusterState) -> bool:
 
 
 def _keep_inverse(session: Session, path: Path, plan: Plan) -> None:
+    """Writes the way back; that of an earlier run stays where all that a list wants is done already."""
+    if not plan.moves:
+        return
     inverse = path.with_name(path.name + INVERSE_SUFFIX)
     try:
         write_plan_file(inverse, plan.inverse())

@@ -212,6 +212,21 @@ def test_what_has_changed_is_told(reassign: Tidelog, brokers: str, topic: str, t
     assert replicas_of(state_of(brokers), topic)[1] == (1, 0)
 
 
+def test_the_way_back_of_a_list_is_kept_when_it_is_run_again(
+    reassign: Tidelog, brokers: str, topic: str, tmp_path: Path
+) -> None:
+    """All that it wants is done already: what leads back from before the first run stays beside the list."""
+    make(brokers, topic)
+    listed = write_list(tmp_path / "list.json", topic, (2, 1), (1, 2))
+    inverse = tmp_path / "list.json.inverse"
+    assert reassign("reassign", "run", listed).code == 0
+    kept = inverse.read_text()
+    assert reassign("reassign", "run", listed).code == 0
+    assert inverse.read_text() == kept
+    assert reassign("reassign", "run", str(inverse)).code == 0
+    until_on(brokers, topic, (0, 1), (1, 0))
+
+
 @pytest.mark.parametrize("command", ["run", "rollback", "verify"])
 def test_a_plan_for_another_cluster(reassign: Tidelog, brokers: str, topic: str, tmp_path: Path, command: str) -> None:
     """Topics of the same names are none of its: it is refused, and the reason is told."""
