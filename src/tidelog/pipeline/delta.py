@@ -41,6 +41,8 @@ _CHECKED_COLUMNS: Final = {
     "delta.invariants": "the invariant of column",
 }
 """Metadata of columns -> what they make of them."""
+_FORGETS: Final = "delta.setTransactionRetentionDuration"
+"""The setting of a table by which Delta's writers drop transaction identifiers."""
 _UNSUPPORTED: Final = "Unsupported table features"
 """What delta-rs says of a table that it cannot write."""
 
@@ -90,6 +92,11 @@ def check_takes(table: DeltaTable, schema: pa.Schema) -> None:
         raise TableMismatch(
             f"the table at {path} has column mapping: its files name columns otherwise than the table does, and readers"
             " would find nulls in what this job writes; give another path"
+        )
+    if _FORGETS in table.metadata().configuration:
+        raise TableMismatch(
+            f"the table at {path} has {_FORGETS}: it would forget which offsets it holds, and a run would take all"
+            f" records again. ALTER TABLE ... UNSET TBLPROPERTIES ('{_FORGETS}'), or give another path"
         )
     _refuse_checked(table)
     found = table_schema(table)

@@ -184,6 +184,15 @@ def test_a_table_that_is_changed_under_a_running_job_takes_what_fits(tmp_path: P
         committer.take(frame, 1, [written_range("t", 4, 6)], time.monotonic())
 
 
+def test_a_table_that_forgets_how_far_it_is_is_refused(tmp_path: Path) -> None:
+    """Delta's own writer drops transaction identifiers without a time from the next checkpoint of such a table: a run
+    would then take all again."""
+    schema = pa.schema([("s", pa.struct([("offset", pa.int64())]))])
+    altered(tmp_path, {"minWriterVersion": 2}, {"delta.setTransactionRetentionDuration": "interval 7 days"})
+    with pytest.raises(TableMismatch, match=r"setTransactionRetentionDuration.*UNSET TBLPROPERTIES"):
+        delta.open_table(str(tmp_path), schema, description="")
+
+
 def test_a_table_that_delta_rs_cannot_write_is_refused_by_its_feature(tmp_path: Path) -> None:
     """And not as one that another writer came to first."""
     protocol = {"minWriterVersion": 7, "writerFeatures": ["identityColumns"]}
