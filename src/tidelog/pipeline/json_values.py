@@ -91,6 +91,41 @@ def parse_values(
     return _parse_halves(values, schema)
 
 
+def without_lacking(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
+    """`rows` with nulls throughout where one has a null that its column, or a field within it, cannot have; and which
+    that is, by row."""
+    lacking: dict[int, str] = {}
+    for each in rows.schema:
+        for row, name in _lacking(rows.column(each.name), each, each.name):
+            lacking.setdefault(row, f"{name} is missing or null, and its column is NOT NULL")
+    if not lacking:
+        return rows, lacking
+    return rows.take(pa.array([None if row in lacking else row for row in range(len(rows))], pa.int64())), lacking
+
+
+def _lacking(values: pa.Array, field: pa.Field, name: str) -> Iterator[tuple[int, str]]:
+    """Rows of a column that are null, or have a null within, where `field` does not allow it; and where that is."""
+    if not field.nullable and values.null_count:
+        yield from ((row, name) for row in pc.indices_nonzero(values.is_null()).to_pylist())
+    if not _requires_within(field.type):
+        return
+    if pa.types.is_struct(field.type):
+        for inner, part in zip(field.type, values.flatten(), strict=True):
+            for row, where in _lacking(part, inner, f"{name}.{inner.name}"):
+                if values[row].is_valid:
+                    yield row, where
+    elif pa.types.is_list(field.type):
+        parents = pc.list_parent_indices(values)
+        for place, where in _lacking(values.flatten(), field.type.value_field, name):
+            yield parents[place].as_py(), where
+
+
+def _requires_within(kind: pa.DataType) -> bool:
+    """Whether a type has fields that cannot be null."""
+    fields = [kind.field(place) for place in range(kind.num_fields)]
+    return any(not each.nullable or _requires_within(each.type) for each in fields)
+
+
 def unknown_fields(values: pa.BinaryArray, schema: pa.Schema) -> set[str]:
     """Fields that the schema has no column for, `a.b` within structs, in the first values and in some of the others:
     looking at all would cost as much as parsing them."""

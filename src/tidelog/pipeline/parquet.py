@@ -26,7 +26,7 @@ from pyspark_tidelog.reading import read_columns
 from tidelog.pipeline.delta import WrittenRange, file_statistics
 from tidelog.pipeline.durable import sync_files
 from tidelog.pipeline.errors import TableNotWritten, UnparsableRecord, in_one_line
-from tidelog.pipeline.json_values import Suspicions, parse_values, unknown_fields
+from tidelog.pipeline.json_values import Suspicions, parse_values, unknown_fields, without_lacking
 from tidelog.pipeline.shape import METADATA, REASON, UNPARSED, BadRecords, TableShape, ValueFormat
 
 logger: Final = logging.getLogger(__name__)
@@ -80,6 +80,8 @@ class RowShaper:
     def _json(self, batch: pa.RecordBatch, offsets: pa.Array | None) -> pa.RecordBatch:
         values = batch.column("value")
         parsed, bad = parse_values(values, self._shape.value_schema, self._suspicions)
+        parsed, lacking = without_lacking(parsed)
+        bad = lacking | bad
         self._refuse(bad, values, offsets)
         if self._shape.tells_new:
             self.new_fields |= unknown_fields(values, self._shape.value_schema)
@@ -93,9 +95,10 @@ class RowShaper:
         row, reason = min(bad.items())
         offset = "?" if offsets is None else offsets[row].as_py()
         payload = values[row].as_py()
+        shown = "null" if payload is None else repr(payload[:120])
         raise UnparsableRecord(
             f"{self._range.topic}-{self._range.partition}, offset {offset}: not {self._shape.value.value}: {reason}."
-            f" The value is {payload[:120]!r}. Nothing of this batch was written. To keep such records with"
+            f" The value is {shown}. Nothing of this batch was written. To keep such records with"
             f" their payload in column {UNPARSED}, write a new table with --bad-records keep"
         )
 
@@ -199,10 +202,12 @@ class RangeWriter:
             ) from error
 
     def _write_group(self) -> None:
+        schema = pa.schema([each.with_type(_optional_within(each.type)) for each in self._shape.schema])
         table = pa.Table.from_batches(self._pending)
+        if schema != self._shape.schema:
+            table = table.cast(schema)
         if self._writer is None:
             self._is_begun = True
-            schema = self._shape.schema
             delta_encoded = [each.name for each in schema if each.name in _DELTA_ENCODED and _counts(each.type)]
             whole = {"value", "key", "_key", UNPARSED, *delta_encoded}
             self._writer = pq.ParquetWriter(
@@ -221,6 +226,15 @@ class RangeWriter:
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
         self._pending.clear()
         self._pending_bytes = 0
+
+
+def _optional_within(kind: pa.DataType) -> pa.DataType:
+    """The type without NOT NULL of fields within: Arrow's writer takes those of a struct that is null for missing."""
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field(kind.value_field.name, _optional_within(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(each.name, _optional_within(each.type)) for each in kind])
+    return kind
 
 
 def _counts(kind: pa.DataType) -> bool:

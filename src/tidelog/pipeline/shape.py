@@ -126,6 +126,10 @@ def json_shape(
         raise TableMismatch("none of the columns is a field of the value; for the record alone use raw values")
     schema = pa.schema([*(fields[name] for name in names), *_for_bad(bad_records)])
     check_names(schema)
+    if bad_records is BadRecords.KEEP and (strict := [each.name for each in schema if not each.nullable]):
+        raise TableMismatch(
+            f"column {', '.join(strict)} is NOT NULL, but null in the row of a bad record: bad records cannot be kept"
+        )
     return TableShape(ValueFormat.JSON, schema, bad_records, tells_new)
 
 

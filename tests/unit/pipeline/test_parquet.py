@@ -20,10 +20,11 @@ from pyspark_tidelog.offsets import OffsetRange
 from pyspark_tidelog.options import parse_options
 from tidelog.model.topics import MAX_TOPIC_NAME_LENGTH
 from tidelog.pipeline import delta
+from tidelog.pipeline.errors import TableMismatch, UnparsableRecord
 from tidelog.pipeline.json_values import parse_values
-from tidelog.pipeline.parquet import RangeWriter, write_range
+from tidelog.pipeline.parquet import RangeWriter, RowShaper, write_range
 from tidelog.pipeline.reading import read_delta
-from tidelog.pipeline.shape import TableShape, ValueFormat, raw_shape, text_shape
+from tidelog.pipeline.shape import BadRecords, TableShape, ValueFormat, json_shape, raw_shape, text_shape
 
 
 def test_timestamps_beyond_pythons_years_have_no_bounds(tmp_path: Path) -> None:
@@ -135,3 +136,53 @@ def test_rows_that_no_column_takes_leave_no_file(tmp_path: Path) -> None:
         writer.finish()
     writer.abandon()
     assert list(tmp_path.iterdir()) == []
+
+
+def shaped(shape: TableShape, values: list[bytes | None]) -> pa.RecordBatch:
+    """The rows of a JSON table that has no other columns than those of its values."""
+    shaper = RowShaper(shape, OffsetRange("t", 0, 0, len(values), "id"))
+    batch = pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], ["value"])
+    return shaper.rows(batch, pa.array(range(len(values)), pa.int64()))
+
+
+REQUIRED = pa.field("a", pa.int64(), nullable=False)
+
+
+@pytest.mark.parametrize(
+    ("field", "good", "bad", "what"),
+    [
+        (REQUIRED, b'{"a": 1}', b'{"b": 1}', "a is missing"),
+        (REQUIRED, b'{"a": 1}', b'{"a": null}', "a is missing"),
+        (REQUIRED, b'{"a": 1}', None, "a is missing"),
+        (pa.field("s", pa.struct([REQUIRED])), b'{"s": {"a": 1}}', b'{"s": {}}', r"s\.a is missing"),
+        (pa.field("s", pa.list_(pa.struct([REQUIRED]))), b'{"s": [{"a": 1}]}', b'{"s": [{"a": 1}, {}]}', r"s\.a is"),
+        (pa.field("s", pa.struct([REQUIRED])), b'{"s": null}', b'{"s": {}}', r"s\.a is missing"),
+    ],
+    ids=["absent", "null", "tombstone", "within a struct", "within a list", "beside a null struct"],
+)
+def test_a_value_without_a_field_that_its_column_requires_is_bad(
+    tmp_path: Path, field: pa.Field, good: bytes, bad: bytes | None, what: str
+) -> None:
+    """It is named with its offset, as other values that the columns do not take."""
+    shape = json_shape(pa.schema([field]), columns=[field.name])
+    writer = RangeWriter(str(tmp_path), shape, OffsetRange("t", 0, 0, 1, "id"))
+    writer.add(shaped(shape, [good]))
+    assert writer.finish().rows == 1
+    with pytest.raises(UnparsableRecord, match=f"t-0, offset 1: not json: {what}.*NOT NULL"):
+        shaped(shape, [good, bad])
+
+
+def test_bad_records_are_kept_where_their_columns_can_be_null(tmp_path: Path) -> None:
+    """A column that is NOT NULL has no row for them, which is said before the job begins."""
+    with pytest.raises(TableMismatch, match=r"column a is NOT NULL.*cannot be kept"):
+        json_shape(pa.schema([REQUIRED]), bad_records=BadRecords.KEEP)
+    shape = json_shape(pa.schema([pa.field("s", pa.struct([REQUIRED]))]), ["s"], BadRecords.KEEP)
+    rows = shaped(shape, [b'{"s": {}}', b'{"s": {"a": 1}}'])
+    reason = "s.a is missing or null, and its column is NOT NULL"
+    assert rows.to_pylist() == [
+        {"s": None, "_unparsed": b'{"s": {}}', "_reason": reason},
+        {"s": {"a": 1}, "_unparsed": None, "_reason": None},
+    ]
+    writer = RangeWriter(str(tmp_path), shape, OffsetRange("t", 0, 0, 2, "id"))
+    writer.add(rows)
+    assert writer.finish().rows == 2
