@@ -14,7 +14,7 @@ came to a commit are in no version of the table: readers don't see them, `DeltaT
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -70,19 +70,20 @@ def progress_id(topic: str, partition: int, topic_id: str) -> str:
     return f"{_APP}:{topic}-{partition}:{topic_id}"
 
 
-def open_table(path: str, schema: pa.Schema, *, description: str) -> DeltaTable:
-    """The table at `path`, made if there is none; raises `TableMismatch` where it does not take rows of `schema`."""
+def open_table(path: str, schema: pa.Schema, *, description: str, filled: Collection[str] = ()) -> DeltaTable:
+    """The table at `path`, made if there is none; raises `TableMismatch` where it does not take rows of `schema`, of
+    which `filled` columns are never null."""
     if not DeltaTable.is_deltatable(path):
         made = DeltaTable.create(path, schema=schema, mode="ignore", description=description)
         sync_commits(made.table_uri, 0, made.version())
         sync_files(made.table_uri, [])
         return made
     table = DeltaTable(path)
-    check_takes(table, schema)
+    check_takes(table, schema, filled)
     return table
 
 
-def check_takes(table: DeltaTable, schema: pa.Schema) -> None:
+def check_takes(table: DeltaTable, schema: pa.Schema, filled: Collection[str] = ()) -> None:
     """Raises `TableMismatch` where a table, as it is now, does not take files of these columns."""
     path = table.table_uri
     if partitioned := table.metadata().partition_columns:
@@ -104,6 +105,11 @@ def check_takes(table: DeltaTable, schema: pa.Schema) -> None:
         raise TableMismatch(
             f"the table at {path} has the columns ({DeltaSchemaText.of(found)}), this job would write"
             f" ({DeltaSchemaText.of(schema)}); give the same columns and schema as before, or another path"
+        )
+    if strict := [each.name for each in schema if each.name not in filled and _requires(found.field(each.name), each)]:
+        raise TableMismatch(
+            f"column {', '.join(strict)} of the table at {path} is NOT NULL, and this job would write nulls into it:"
+            " say NOT NULL in the schema of JSON values, drop it from the table, or give another path"
         )
 
 
@@ -154,6 +160,14 @@ def _takes(table: pa.Schema, written: pa.Schema) -> bool:
         for each in written
     )
     return same and all(each.nullable for each in missing)
+
+
+def _requires(column: pa.Field, written: pa.Field) -> bool:
+    """Whether a column, or a field within it, is NOT NULL where what is written may be null."""
+    if not column.nullable and written.nullable:
+        return True
+    inner = range(column.type.num_fields)
+    return any(_requires(column.type.field(place), written.type.field(place)) for place in inner)
 
 
 def table_schema(table: DeltaTable) -> pa.Schema:

@@ -71,6 +71,12 @@ class TableShape:
         return pa.schema([each for each in self.schema if each.name not in known])
 
     @property
+    def filled(self) -> frozenset[str]:
+        """The columns that each row has: a record may lack a key, a value and headers, and nothing else."""
+        sources = METADATA if self.value is ValueFormat.JSON else {name: name for name in arrow_schema_names()}
+        return frozenset(name for name, source in sources.items() if source not in ("key", "value", "headers"))
+
+    @property
     def source_columns(self) -> tuple[str, ...]:
         """The columns of the source that the table needs; the value too, whenever something is parsed out of it."""
         if self.value is not ValueFormat.JSON:

@@ -237,7 +237,8 @@ def _open(job: TableJob, undone: ExitStack) -> _Opening:
     undone.callback(cluster.close)
     found = required_partitions(cluster, parsed)
     shape = _shape(job, parsed, cluster, found)
-    table = delta.open_table(job.table_path, shape.schema, description=f"topic {job.topic}, by tidelog")
+    description = f"topic {job.topic}, by tidelog"
+    table = delta.open_table(job.table_path, shape.schema, description=description, filled=shape.filled)
     topic_id = known_topic_id(table, job.topic, found.topic_ids.get(job.topic, ""))
     contradiction = find_contradiction(table, delta.progress_ids(found.partitions, topic_id), job.topic)
     if contradiction is not None:

@@ -25,7 +25,7 @@ from tidelog.pipeline.errors import TableMismatch
 from tidelog.pipeline.history import find_contradiction, known_topic_id, last_batch
 from tidelog.pipeline.job import TableJob
 from tidelog.pipeline.parquet import RangeWriter
-from tidelog.pipeline.shape import TableShape, ValueFormat
+from tidelog.pipeline.shape import TableShape, ValueFormat, json_shape, raw_shape
 
 pytestmark = [pytest.mark.row("R38")]
 
@@ -156,6 +156,42 @@ def test_a_table_whose_rows_are_to_be_checked_is_refused(
         return
     with pytest.raises(TableMismatch, match=rf"has the {what}, which"):
         delta.open_table(str(tmp_path), schema, description="")
+
+
+def nullable(*names: str) -> pa.Schema:
+    return pa.schema([(name, pa.int64()) for name in names])
+
+
+def required(*names: str) -> pa.Schema:
+    return pa.schema([pa.field(name, pa.int64(), nullable=False) for name in names])
+
+
+@pytest.mark.parametrize(
+    ("columns", "shape", "refused"),
+    [
+        (pa.schema([pa.field("key", pa.binary(), nullable=False)]), raw_shape(["key"]), "key"),
+        (required("offset"), raw_shape(["offset"]), None),
+        (required("a", "_offset"), json_shape(nullable("a"), ["a", "_offset"]), "a"),
+        (required("a", "_offset"), json_shape(required("a"), ["a", "_offset"]), None),
+        (required("offset"), json_shape(nullable("offset"), ["offset"]), "offset"),
+        (
+            pa.schema([("s", pa.struct(required("a")))]),
+            json_shape(pa.schema([("s", pa.struct(nullable("a")))]), ["s"]),
+            "s",
+        ),
+    ],
+    ids=["keys", "offsets", "a field", "a field that is required", "a field like a column", "a field within"],
+)
+def test_a_table_takes_no_nulls_where_it_is_not_null(
+    tmp_path: Path, columns: pa.Schema, shape: TableShape, refused: str | None
+) -> None:
+    """Nothing looks at the rows when the files are committed; what each record has is no danger."""
+    delta.open_table(str(tmp_path), columns, description="")
+    if refused is None:
+        delta.open_table(str(tmp_path), shape.schema, description="", filled=shape.filled)
+        return
+    with pytest.raises(TableMismatch, match=f"column {refused} of the table .* is NOT NULL"):
+        delta.open_table(str(tmp_path), shape.schema, description="", filled=shape.filled)
 
 
 @pytest.mark.parametrize("change", ["columns added", "another type", "partitioned", "a constraint"])
