@@ -88,8 +88,7 @@ def check_takes(table: DeltaTable, schema: pa.Schema, filled: Collection[str] = 
     path = table.table_uri
     if partitioned := table.metadata().partition_columns:
         raise TableMismatch(f"the table at {path} is partitioned by {', '.join(partitioned)}; give another path")
-    mode = table.metadata().configuration.get("delta.columnMapping.mode")
-    if mode == "id" or _names_otherwise(json.loads(table.schema().to_json())):
+    if names_otherwise(table):
         raise TableMismatch(
             f"the table at {path} has column mapping: its files name columns otherwise than the table does, and readers"
             " would find nulls in what this job writes; give another path"
@@ -138,6 +137,12 @@ def _checked_column(part: Any) -> str | None:
         if mark in metadata:
             return f"{what} {part.get('name')}"
     return _checked_column(list(part.values()))
+
+
+def names_otherwise(table: DeltaTable) -> bool:
+    """Whether the files of a table have other names of columns than it has (Delta's column mapping), or ids."""
+    mode = table.metadata().configuration.get("delta.columnMapping.mode")
+    return mode == "id" or _names_otherwise(json.loads(table.schema().to_json()))
 
 
 def _names_otherwise(part: Any) -> bool:

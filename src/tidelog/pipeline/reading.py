@@ -1,6 +1,6 @@
 """Delta tables as DataFrames, without a jar: the log says which files are the table, Spark reads those.
 
-That is exact for tables that this package writes: appended, unpartitioned, without deletion vectors.
+That is exact for tables that this package writes: appended, unpartitioned, without deletion vectors or column mapping.
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ def read_delta(spark: "SparkSession", path: str) -> "DataFrame":
     """The table at `path` as it is now; raises `TableMismatch` for one that needs a full Delta reader."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from tidelog.pipeline.delta import table_schema
+    from tidelog.pipeline.delta import names_otherwise, table_schema
 
     try:
         table = DeltaTable(path)
@@ -28,6 +28,8 @@ def read_delta(spark: "SparkSession", path: str) -> "DataFrame":
     protocol = table.protocol()
     if table.metadata().partition_columns or "deletionVectors" in (protocol.reader_features or ()):
         raise TableMismatch(f"the table at {path} is partitioned or has deletion vectors: read it with delta-spark")
+    if names_otherwise(table):
+        raise TableMismatch(f"the table at {path} has column mapping: read it with delta-spark")
     schema = from_arrow_schema(table_schema(table))
     # Of a local table these are paths, but with the escapes of URIs.
     files = table.file_uris() if "://" in path else [unquote(each) for each in table.file_uris()]

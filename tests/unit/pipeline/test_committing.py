@@ -25,6 +25,7 @@ from tidelog.pipeline.errors import TableMismatch
 from tidelog.pipeline.history import find_contradiction, known_topic_id, last_batch
 from tidelog.pipeline.job import TableJob
 from tidelog.pipeline.parquet import RangeWriter
+from tidelog.pipeline.reading import read_delta
 from tidelog.pipeline.shape import TableShape, ValueFormat, json_shape, raw_shape
 
 pytestmark = [pytest.mark.row("R38")]
@@ -117,6 +118,9 @@ def test_a_table_whose_files_name_columns_otherwise_is_refused(
         return
     with pytest.raises(TableMismatch, match="column mapping"):
         delta.open_table(str(tmp_path), schema, description="")
+    spark: Any = None
+    with pytest.raises(TableMismatch, match="column mapping: read it with delta-spark"):
+        read_delta(spark, str(tmp_path))
 
 
 def altered(path: Path, protocol: dict[str, Any], settings: dict[str, str], **metadata: str) -> None:
