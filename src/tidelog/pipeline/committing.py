@@ -98,6 +98,7 @@ class TableCommitter:
         self._job = job
         self._table = table
         self._columns = delta.table_schema(table)
+        self._last = delta.last_commit(table)
         self._checked = table.version() if checked is None else checked
         self._run = run
         self._apps: dict[TopicPartition, str] = {}
@@ -120,7 +121,7 @@ class TableCommitter:
 
     def refresh(self) -> None:
         """Before the tasks of a batch write: what others commit from here on is a conflict."""
-        self._table.update_incremental()
+        self._last = delta.refresh(self._table, self._last)
 
     def take(self, frame: "DataFrame", batch: int, written: Sequence[delta.WrittenRange], started: float) -> None:
         """Commits what the tasks of a batch wrote for this table; `started`: when the batch did (monotonic)."""

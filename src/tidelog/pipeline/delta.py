@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from pyspark_tidelog.offsets import OffsetRange
@@ -81,6 +81,44 @@ def open_table(path: str, schema: pa.Schema, *, description: str, filled: Collec
     table = DeltaTable(path)
     check_takes(table, schema, filled)
     return table
+
+
+def last_commit(table: DeltaTable) -> Mapping[str, Any] | None:
+    """What the history says of the last commit; None where Delta has cleaned the log up to there."""
+    return next(iter(table.history(1)), None)
+
+
+def refresh(table: DeltaTable, known: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Has `table` be as it is by now; its last commit. `known` was the last one before.
+
+    Raises `TableMismatch` where another table has taken its place: what follows on `table` would come into that one.
+    """
+    table.update_incremental()
+    entries = [] if known is None else table.history(table.version() - known["version"] + 1)
+    if known is None or not entries or entries[-1]["version"] != known["version"]:
+        _look_again(table)
+    elif entries[-1] != known:
+        raise TableMismatch(_replaced(table, "another one: it was deleted and made again"))
+    return last_commit(table)
+
+
+def _look_again(table: DeltaTable) -> None:
+    """Where the log does not tell: the table is another one, or Delta has cleaned its log."""
+    try:
+        found = DeltaTable(table.table_uri)
+    except TableNotFoundError as error:
+        raise TableMismatch(_replaced(table, "gone: it was deleted or moved")) from error
+    if found.version() < table.version():
+        raise TableMismatch(_replaced(table, f"an older one: it was put back to version {found.version()}"))
+    if found.metadata().id != table.metadata().id:
+        raise TableMismatch(_replaced(table, "another one: it was deleted and made again"))
+
+
+def _replaced(table: DeltaTable, now: str) -> str:
+    return (
+        f"the table at {table.table_uri} is {now} while this job was running. Start the job again, and it goes on where"
+        " the table stands"
+    )
 
 
 def check_takes(table: DeltaTable, schema: pa.Schema, filled: Collection[str] = ()) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,28 @@ def test_a_table_that_is_changed_under_a_running_job_takes_what_fits(tmp_path: P
         return
     with pytest.raises(TableMismatch, match=r"has the columns|is partitioned by day|has the constraint few"):
         committer.take(frame, 1, [written_range("t", 4, 6)], time.monotonic())
+
+
+@pytest.mark.parametrize("now", ["gone", "made again", "an older copy"])
+def test_a_table_that_is_replaced_under_a_running_job_takes_no_more(tmp_path: Path, now: str) -> None:
+    """What the job has written is in the other one, and what it writes from here on would come behind a hole."""
+    schema = pa.schema([("offset", pa.int64())])
+    path, older = tmp_path / "t", tmp_path / "older"
+    table = delta.open_table(str(path), schema, description="")
+    shutil.copytree(path, older)
+    cluster: Any = NoBrokers()
+    committer = TableCommitter(TableJob("b:1", "t", str(path)), table, cluster, {}, None, run="r")
+    frame: Any = None
+    committer.take(frame, 0, [written_range("t", 0, 4)], time.monotonic())
+    shutil.rmtree(path)
+    if now == "made again":
+        other = delta.open_table(str(path), schema, description="")
+        for start in range(5):
+            delta.commit_batch(other, "q", start, [written_range("t", start, start + 1)], 0, {})
+    elif now == "an older copy":
+        older.rename(path)
+    with pytest.raises(TableMismatch, match=r"is (gone|another one|an older one): .* while this job"):
+        committer.refresh()
 
 
 def test_a_table_that_forgets_how_far_it_is_is_refused(tmp_path: Path) -> None:
