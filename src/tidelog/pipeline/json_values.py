@@ -34,6 +34,8 @@ _SUSPECTED_SHARE: Final = 50
 """One value of so many may be suspected before it is parsed: one by one takes fifty times as long."""
 _IN_DAYS: Final = "changed from string to number"
 """What Arrow's parser says of days where it is told to expect text."""
+_NESTED_MAX: Final = 32
+"""Objects and lists in one another that become a column: delta-rs ends the process where it meets some fifty."""
 _HALVED_MIN: Final = 64
 """Rows that are parsed one by one rather than halved once more."""
 
@@ -143,7 +145,8 @@ def unknown_fields(values: pa.BinaryArray, schema: pa.Schema) -> set[str]:
 
 def _unknown(document: dict[str, Any], fields: Iterable[pa.Field], within: str = "") -> set[str]:
     known = {each.name: each.type for each in fields}
-    found = {f"{within}{name}" for name in document if name not in known}
+    # No column, and no Arrow batch, has half of a surrogate pair.
+    found = {f"{within}{name}".encode(errors="replace").decode() for name in document if name not in known}
     for name, value in document.items():
         if isinstance(value, dict) and pa.types.is_struct(known.get(name, pa.null())):
             found |= _unknown(value, known[name], f"{within}{name}.")
@@ -163,10 +166,16 @@ def infer_schema(values: Sequence[bytes | None], *, skips_bad: bool = False) -> 
         if value is None:
             continue
         try:
-            objects.append(_load_object(value))
+            document = _load_object(value)
+            _refuse_half_pairs(value, document)
+            objects.append(document)
         except ValueError as error:
             if not skips_bad:
                 raise UnparsableRecord(f"a sampled value is no JSON object ({error}): {value[:120]!r}") from None
+    if any(_depth(each) > _NESTED_MAX for each in objects):
+        if not skips_bad:
+            raise UnparsableRecord(f"a sampled value is nested more than {_NESTED_MAX} deep: give a schema")
+        objects = [each for each in objects if _depth(each) <= _NESTED_MAX]
     if not objects:
         what = "there is no record yet" if not any(values) else "none of the sampled records is a JSON object"
         raise UnparsableRecord(f"{what} to infer columns from: give a schema")
@@ -180,6 +189,22 @@ def infer_schema(values: Sequence[bytes | None], *, skips_bad: bool = False) -> 
     if not fields:
         raise UnparsableRecord("the sampled records are empty objects: give a schema")
     return pa.schema(fields)
+
+
+def _refuse_half_pairs(value: bytes, document: dict[str, Any]) -> None:
+    """ValueError where a text has half of a surrogate pair, of which Arrow has none."""
+    if b"\\u" in value and _depth(document) <= _NESTED_MAX:
+        json.dumps(document, ensure_ascii=False).encode()
+
+
+def _depth(document: Any) -> int:
+    """How deep objects and lists are nested."""
+    depth, level = 0, [document]
+    while level:
+        depth += 1
+        parts = [part for each in level for part in (each.values() if isinstance(each, dict) else each)]
+        level = [each for each in parts if isinstance(each, (dict, list))]
+    return depth
 
 
 def _inferred(objects: Sequence[dict[str, Any]]) -> pa.Schema:

@@ -300,6 +300,27 @@ def test_inference_passes_bad_values_over_where_they_are_kept() -> None:
         infer_schema([b"oops"], skips_bad=True)
 
 
+def test_half_a_surrogate_pair_is_no_text() -> None:
+    """JSON's grammar lets it pass, and no column can hold it: where it is sampled, the value is a bad one; in the name
+    of a field without a column it does no harm."""
+    for bad in (b'{"\\ud800": 1}', b'{"a": "\\udfff"}', b'{"a": ["\\ud83d"]}'):
+        with pytest.raises(UnparsableRecord, match="a sampled value is no JSON object"):
+            infer_schema([bad, b'{"a": "x"}'])
+        assert infer_schema([bad, b'{"a": "x"}'], skips_bad=True) == pa.schema([("a", pa.string())])
+    values = pa.array([b'{"\\ud800": 1}'], pa.binary())
+    assert unknown_fields(values, pa.schema([("a", pa.int64())])) == {"?"}
+
+
+@pytest.mark.parametrize("levels", [33, 500], ids=["too many for a table", "too many for Python"])
+def test_columns_are_not_inferred_from_values_that_are_nested_deeply(levels: int) -> None:
+    """delta-rs would end the process, and leave a table that nothing can read."""
+    deep = b'{"a": ' * levels + b"1" + b"}" * levels
+    with pytest.raises(UnparsableRecord, match="nested more than 32 deep: give a schema"):
+        infer_schema([deep, b'{"b": 1}'])
+    assert infer_schema([deep, b'{"b": 1}'], skips_bad=True) == pa.schema([("b", pa.int64())])
+    assert infer_schema([b'{"a": ' * 32 + b"1" + b"}" * 32]).names == ["a"]
+
+
 def test_fields_without_a_column_are_found() -> None:
     """Within structs too; bad values and tombstones have none."""
     schema = pa.schema([("a", pa.int64()), ("s", pa.struct([("x", pa.int64())]))])
