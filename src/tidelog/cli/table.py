@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidelog.pipeline.table import BatchDone, TableJob, TableRun
+
+_NEW_FIELDS_MAX: Final = 1000
+"""Fields without a column that a run tells people of."""
 
 app = typer.Typer(add_completion=False, help="A topic into a Delta table on Spark.")
 
@@ -347,7 +350,8 @@ class Reporter:
             self._say(f"{batch}: {done.rows:,} rows in {done.files} files ({size(done.file_bytes)}),"
                       f" {rate:,.0f} rows/s, table version {done.version}")  # fmt: skip
 
-        if not self._json and (new := sorted(set(done.new_fields) - self._new_fields)):
+        tells_more = not self._json and len(self._new_fields) < _NEW_FIELDS_MAX
+        if tells_more and (new := sorted(set(done.new_fields) - self._new_fields)):
             self._new_fields.update(new)
             of_topic = f" of {done.topic}" if self._names_topics else ""
             self._say(f"values{of_topic} have fields without a column, which are not in the table: {', '.join(new)};"

@@ -25,6 +25,7 @@ from tidelog.pipeline import delta
 from tidelog.pipeline.errors import TableMismatch
 from tidelog.pipeline.history import find_contradiction, known_topic_id, last_batch
 from tidelog.pipeline.job import TableJob, source_options
+from tidelog.pipeline.json_values import told_fields
 from tidelog.pipeline.parquet import from_manifest, remove_files
 from tidelog.pipeline.shape import ValueFormat
 
@@ -244,7 +245,7 @@ class TableCommitter:
                     seconds=time.monotonic() - started,
                     behind=self._behind(ends),
                     freshness_s=None if newest is None else time.time() - newest,
-                    new_fields=tuple(sorted({name for each in written for name in each.new_fields})),
+                    new_fields=told_fields(name for each in written for name in each.new_fields),
                 )
             )
 
@@ -285,7 +286,7 @@ def _report(written: Sequence[delta.WrittenRange], seconds: float, newest: float
         "file_bytes": sum(each.size for each in written),
         "files": sum(1 for each in written if each.path),
         "seconds": round(seconds, 3),
-        "new_fields": sorted({name for each in written for name in each.new_fields}),
+        "new_fields": told_fields(name for each in written for name in each.new_fields),
         "newest_s": newest,
     }
 

@@ -21,6 +21,10 @@ import pyarrow.json as pj
 from tidelog.pipeline.errors import UnparsableRecord
 from tidelog.pipeline.json_pattern import NOT_UTF8, Suspicion, suspected, suspicion
 
+NEW_FIELDS_MAX: Final = 100
+"""Fields without a column that are told of a batch; its commit names them."""
+NAME_SHOWN_MAX: Final = 100
+"""Characters of such a name."""
 _BLOCK_BYTES_MAX: Final = 64 << 20
 """Of text that Arrow parses at once: a record larger than a block could not be parsed."""
 _KINDS_OF_FAULTS: Final = 6
@@ -141,6 +145,12 @@ def unknown_fields(values: pa.BinaryArray, schema: pa.Schema) -> set[str]:
         except ValueError:
             continue
     return found
+
+
+def told_fields(names: Iterable[str]) -> tuple[str, ...]:
+    """Those of the names that are told: objects whose fields are keys of something have new ones without end."""
+    few = sorted(set(names))[:NEW_FIELDS_MAX]
+    return tuple(name if len(name) <= NAME_SHOWN_MAX else f"{name[:NAME_SHOWN_MAX]}..." for name in few)
 
 
 def _unknown(document: dict[str, Any], fields: Iterable[pa.Field], within: str = "") -> set[str]:

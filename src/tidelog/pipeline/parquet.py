@@ -26,7 +26,14 @@ from pyspark_tidelog.reading import read_columns
 from tidelog.pipeline.delta import WrittenRange, file_statistics
 from tidelog.pipeline.durable import sync_files
 from tidelog.pipeline.errors import TableNotWritten, UnparsableRecord, in_one_line
-from tidelog.pipeline.json_values import Suspicions, parse_values, unknown_fields, without_lacking
+from tidelog.pipeline.json_values import (
+    NEW_FIELDS_MAX,
+    Suspicions,
+    parse_values,
+    told_fields,
+    unknown_fields,
+    without_lacking,
+)
 from tidelog.pipeline.shape import METADATA, REASON, UNPARSED, BadRecords, TableShape, ValueFormat
 
 logger: Final = logging.getLogger(__name__)
@@ -83,7 +90,7 @@ class RowShaper:
         parsed, lacking = without_lacking(parsed)
         bad = lacking | bad
         self._refuse(bad, values, offsets)
-        if self._shape.tells_new:
+        if self._shape.tells_new and len(self.new_fields) < NEW_FIELDS_MAX:
             self.new_fields |= unknown_fields(values, self._shape.value_schema)
         columns = dict(zip(parsed.schema.names, parsed.columns, strict=True))
         columns |= {name: batch.column(METADATA[name]) for name in self._shape.schema.names if name in METADATA}
@@ -256,7 +263,7 @@ def write_range(options: SourceOptions, offset_range: OffsetRange, table_path: s
                 batch = maker.batch(columns)
                 rows = shaper.rows(batch.select(names), batch.column("offset"))
                 writer.add(rows)
-        return replace(writer.finish(), new_fields=tuple(sorted(shaper.new_fields)))
+        return replace(writer.finish(), new_fields=told_fields(shaper.new_fields))
     except BaseException:
         writer.abandon()
         raise

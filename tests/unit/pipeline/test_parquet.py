@@ -21,7 +21,7 @@ from pyspark_tidelog.options import parse_options
 from tidelog.model.topics import MAX_TOPIC_NAME_LENGTH
 from tidelog.pipeline import delta
 from tidelog.pipeline.errors import TableMismatch, UnparsableRecord
-from tidelog.pipeline.json_values import parse_values
+from tidelog.pipeline.json_values import NAME_SHOWN_MAX, NEW_FIELDS_MAX, parse_values
 from tidelog.pipeline.parquet import RangeWriter, RowShaper, write_range
 from tidelog.pipeline.reading import read_delta
 from tidelog.pipeline.shape import BadRecords, TableShape, ValueFormat, json_shape, raw_shape, text_shape
@@ -186,3 +186,19 @@ def test_bad_records_are_kept_where_their_columns_can_be_null(tmp_path: Path) ->
     writer = RangeWriter(str(tmp_path), shape, OffsetRange("t", 0, 0, 2, "id"))
     writer.add(rows)
     assert writer.finish().rows == 2
+
+
+def test_few_of_many_new_fields_are_told(broker: Broker, tmp_path: Path) -> None:
+    """Values whose fields are named by keys have new ones in each record; each batch's commit would have them all."""
+    topic = broker.topic()
+    broker.produce(
+        topic, [json.dumps({"a": 1, **{f"key-{row}-{n}": 1 for n in range(20)}}).encode() for row in range(9)]
+    )
+    broker.produce(topic, [json.dumps({"long" * 1000: 1}).encode()])
+    shape = json_shape(pa.schema([("a", pa.int64())]), ["a"], tells_new=True)
+    options = parse_options(broker.options(topic), streaming=True)
+    told = write_range(options, OffsetRange(topic, 0, 0, 9), str(tmp_path), shape).new_fields
+    assert len(told) == NEW_FIELDS_MAX
+    assert told[0] == "key-0-0"
+    (long,) = write_range(options, OffsetRange(topic, 0, 9, 10), str(tmp_path), shape).new_fields
+    assert long == ("long" * 1000)[:NAME_SHOWN_MAX] + "..."
