@@ -38,6 +38,8 @@ _SUSPECTED_SHARE: Final = 50
 """One value of so many may be suspected before it is parsed: one by one takes fifty times as long."""
 _IN_DAYS: Final = "changed from string to number"
 """What Arrow's parser says of days where it is told to expect text."""
+_IN_SPARK_ONLY: Final = frozenset({b"variant", b"geometry", b"geography"})
+"""By what in a field's metadata PySpark tells a struct of bytes that stands for a type of Spark's own."""
 _NESTED_MAX: Final = 32
 """Objects and lists in one another that become a column: delta-rs ends the process where it meets some fifty."""
 _HALVED_MIN: Final = 64
@@ -325,8 +327,14 @@ def _dates_as_text(kind: pa.DataType) -> pa.DataType:
 
 
 def can_be_parsed(kind: pa.DataType) -> bool:
-    """Whether values may have a field of this type: Arrow's parser has no maps."""
-    return not _holds(kind, pa.types.is_map)
+    """Whether values may have a field of this type: Arrow's parser has no maps, and tables have no column of others."""
+    return not _holds(kind, _is_no_field)
+
+
+def _is_no_field(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return not kind.num_fields or any(not _IN_SPARK_ONLY.isdisjoint(each.metadata or ()) for each in kind)
+    return bool(pa.types.is_map(kind) or pa.types.is_duration(kind) or pa.types.is_time(kind))
 
 
 def _holds(kind: pa.DataType, is_one: Callable[[pa.DataType], bool]) -> bool:

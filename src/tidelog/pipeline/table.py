@@ -381,10 +381,11 @@ def _takes_all_fields(job: TableJob) -> bool:
 
 def _value_schema(job: TableJob, options: SourceOptions, cluster: BlockingCluster, found: Partitions) -> pa.Schema:
     if job.value_schema is not None:
-        if maps := [each.name for each in job.value_schema if not can_be_parsed(each.type)]:
+        if others := [each.name for each in job.value_schema if not can_be_parsed(each.type)]:
             raise TableMismatch(
-                f"column {', '.join(maps)} of the schema has maps, which JSON values are not parsed into: give a STRUCT"
-                " of the fields that you want, or leave it out"
+                f"column {', '.join(others)} of the schema has maps, intervals, times of day, VARIANT, geography or a"
+                " STRUCT without fields, which JSON values are not parsed into: give a STRUCT of the fields that you"
+                " want, or STRING, or leave it out"
             )
         return job.value_schema
     if DeltaTable.is_deltatable(job.table_path):
