@@ -73,6 +73,7 @@ class DefaultSource(DataSource):
             raise SourceError("a topic cannot be overwritten: write with mode('append')")
         options = parse_sink_options(self.options)
         writer = TidelogBatchWriter(options, check_schema(_fields(schema), options.topic))
+        writer.begin()
         spare_collections()
         return writer
 

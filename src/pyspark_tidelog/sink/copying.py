@@ -15,7 +15,13 @@ from typing import Final
 
 from pyspark_tidelog.sink.errors import SinkError, WriteStopped, not_written
 from pyspark_tidelog.sink.options import SinkOptions
-from pyspark_tidelog.sink.private_topic import delete_private_topic, delete_staged, open_cluster, read_mark
+from pyspark_tidelog.sink.private_topic import (
+    delete_private_topic,
+    delete_staged,
+    make_private_topic,
+    open_cluster,
+    read_mark,
+)
 from pyspark_tidelog.sink.staged import (
     MARK_PARTITION,
     CopyPlan,
@@ -51,6 +57,12 @@ SEQUENCES: Final = 2**31
 TRANSACTIONAL: Final = 0x10
 """Bit of a batch's attributes."""
 _MARK_KEY: Final = b"mark"
+
+
+def begin_batch_job(options: SinkOptions, topic: str) -> None:
+    """Makes the private topic of a batch write."""
+    with open_cluster(options) as cluster:
+        make_private_topic(cluster, options, topic, is_query=False)
 
 
 def commit_batch_job(options: SinkOptions, writes: Sequence[StagedWrite]) -> None:

@@ -1,4 +1,8 @@
-"""A query's or batch job's private topic: made when a task needs it first, emptied or deleted when it is done."""
+"""A query's or batch job's private topic: emptied or deleted when what is in it was copied.
+
+A query's is made when a task needs it first. A batch job's is made in the driver before its tasks, which make none: one
+that lives on behind its job would leave a topic that nothing deletes.
+"""
 
 import contextlib
 import logging
@@ -13,7 +17,10 @@ from tidelog.client.blocking import BlockingCluster
 from tidelog.client.errors import ClientError
 from tidelog.client.fetching import READ_COMMITTED, FetchSettings
 from tidelog.client.offsets import delete_records
+from tidelog.client.operations import Operation
+from tidelog.client.routing import Routing
 from tidelog.client.security import ClientSecurity
+from tidelog.client.views import TopicView
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from tidelog.records.aborted_transactions import AbortedTransactions
@@ -51,9 +58,32 @@ def make_private_topic(cluster: BlockingCluster, options: SinkOptions, name: str
             raise view
         _create(cluster, options, name, is_query=is_query)
         view = cluster.topics([name])[name]
+    return _staging_partitions(view)
+
+
+def await_private_topic(cluster: BlockingCluster, options: SinkOptions, name: str) -> int:
+    """As `make_private_topic`, of a batch job's: SinkError where no broker knows it for `kafka.request.timeout.ms`."""
+    return _staging_partitions(cluster.run(_awaited(cluster.routing, name, options.request_timeout_ms / 1000)))
+
+
+def _awaited(routing: Routing, name: str, timeout_s: float) -> Operation[TopicView]:
+    deadline = routing.deadline(timeout_s)
+    attempt = 0
+    while True:
+        view = (yield from admin.describe_topics(routing, [name]))[name]
+        if not isinstance(view, KafkaError):
+            return view
+        if view.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise view
+        attempt += 1
+        if not (yield from routing.pause(attempt, deadline)):
+            raise SinkError(f"topic '{name}', in which the batch write is staged, is gone: the write is over") from view
+
+
+def _staging_partitions(view: TopicView) -> int:
     staging_partitions = len(view.partitions) - 1
     if staging_partitions < 1:
-        raise SinkError(f"topic '{name}' has one partition: it is no private topic of a write")
+        raise SinkError(f"topic '{view.name}' has one partition: it is no private topic of a write")
     return staging_partitions
 
 

@@ -19,7 +19,12 @@ from pyspark_tidelog.sink.encoding import Encoded, Encoding, encode_chunk
 from pyspark_tidelog.sink.errors import RowRefused, SinkError, not_written
 from pyspark_tidelog.sink.options import SinkOptions
 from pyspark_tidelog.sink.partitioning import assign, make_partitioner
-from pyspark_tidelog.sink.private_topic import make_private_topic, message_bytes_max, open_cluster
+from pyspark_tidelog.sink.private_topic import (
+    await_private_topic,
+    make_private_topic,
+    message_bytes_max,
+    open_cluster,
+)
 from pyspark_tidelog.sink.staged import StagedBatch, StagedWrite, pack, staging_partition
 from tidelog.client.blocking import BlockingCluster
 from tidelog.client.errors import ClientError
@@ -44,7 +49,10 @@ def stage(
     """Puts a task's rows into the private topic, as batches for their partitions."""
     topic = options.staging_prefix + query
     with open_cluster(options) as cluster:
-        staging_partitions = make_private_topic(cluster, options, topic, is_query=is_query)
+        if is_query:
+            staging_partitions = make_private_topic(cluster, options, topic, is_query=True)
+        else:
+            staging_partitions = await_private_topic(cluster, options, topic)
         encoder = RowEncoder(cluster, options, columns)
         staged: list[StagedBatch] = []
         for encoded in encoder.encoded(batches):

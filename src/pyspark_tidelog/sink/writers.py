@@ -44,6 +44,13 @@ class TidelogBatchWriter(DataSourceArrowWriter):
         self._columns = columns
         self._job = f"batch-{time.time_ns() // 1_000_000:x}-{uuid.uuid4().hex}"
 
+    def begin(self) -> None:
+        """In the driver, before a task is started: makes the topic in which the tasks stage."""
+        if self._options.delivery is Delivery.EXACTLY_ONCE:
+            from pyspark_tidelog.sink.copying import begin_batch_job
+
+            begin_batch_job(self._options, self._options.staging_prefix + self._job)
+
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
         """In a task."""
         return _write(self._options, self._columns, iterator, self._job, 0, is_query=False)

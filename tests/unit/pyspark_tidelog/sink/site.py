@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 from tests.unit.pyspark_tidelog.spark_fixtures import Broker
 
-from pyspark_tidelog.sink.copying import commit_micro_batch
+from pyspark_tidelog.sink.copying import begin_batch_job, commit_micro_batch
 from pyspark_tidelog.sink.options import SinkOptions, parse_sink_options
 from pyspark_tidelog.sink.staged import Decision, StagedWrite
 from pyspark_tidelog.sink.task import stage
@@ -30,6 +30,7 @@ class Site:
         self.query = uuid.uuid4().hex
         self.partitions = partitions
         self._replicas = replicas
+        self._is_begun = False
         self.create(self.topic, partitions)
         self.options = parse_sink_options(
             {
@@ -64,6 +65,9 @@ class Site:
         options: SinkOptions | None = None,
     ) -> StagedWrite:
         """The same of Spark's batches, as they come."""
+        if not is_query and not self._is_begun:
+            self._is_begun = True
+            begin_batch_job(self.options, self.options.staging_prefix + self.query)
         return stage(options or self.options, ("value",), rows, query=self.query, batch=batch, is_query=is_query)
 
     def commit(self, batch: int, *writes: StagedWrite) -> Decision:

@@ -14,7 +14,7 @@ from tests.waiting import until
 
 from pyspark_tidelog.sink import copying
 from pyspark_tidelog.sink.copying import commit_batch_job, commit_micro_batch
-from pyspark_tidelog.sink.errors import RowRefused, WriteStopped
+from pyspark_tidelog.sink.errors import RowRefused, SinkError, WriteStopped
 from pyspark_tidelog.sink.options import Delivery, parse_sink_options
 from pyspark_tidelog.sink.staged import Decision, StagedWrite, pack
 from pyspark_tidelog.sink.task import stage
@@ -187,6 +187,16 @@ def test_a_batch_job_is_whole_and_leaves_nothing(site: Site) -> None:
     site.until_settled()
     assert site.committed() == rows
     assert writes[0].topic not in site.client.run(admin.list_topics(site.client.routing))
+
+
+def test_a_task_that_lives_on_behind_its_batch_job_leaves_no_topic(site: Site) -> None:
+    """Nothing would delete it: its job is over."""
+    write = site.attempt(0, "a", is_query=False)
+    commit_batch_job(site.options, [write])
+    options = dataclasses.replace(site.options, request_timeout_ms=1000)
+    with pytest.raises(SinkError, match="is gone: the write is over"):
+        site.attempt(0, "a", is_query=False, options=options)
+    assert write.topic not in site.client.run(admin.list_topics(site.client.routing))
 
 
 @pytest.mark.parametrize("decided", [False, True], ids=["not arrived", "answer lost"])
