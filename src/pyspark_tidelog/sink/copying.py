@@ -93,10 +93,12 @@ def commit_micro_batch(options: SinkOptions, writes: Sequence[StagedWrite], batc
     query, topic = writes[0].query, writes[0].topic
     with open_cluster(options) as cluster:
         transaction = _Transaction(cluster, options, options.transactional_id or f"tidelog-sink-{query}")
-        decision = decide(read_mark(cluster, topic), query, batch, options.first_batch, topic)
+        mark, place = read_mark(cluster, topic)
+        decision = decide(mark, query, batch, options.first_batch, topic)
         ends = {partition: end for partition, (_, end) in plan.ranges().items()}
         if decision is Decision.WRITE:
-            ends[MARK_PARTITION] = transaction.carry_out(plan, topic, encode_mark(query, batch, plan.rows))
+            transaction.carry_out(plan, topic, (place, encode_mark(query, batch, plan.rows)))
+            ends[MARK_PARTITION] = place
         delete_staged(cluster, topic, ends)
         return decision
 
@@ -116,8 +118,9 @@ class _Transaction:
         )
         self._sequences: dict[TopicPartition, int] = {}
 
-    def carry_out(self, plan: CopyPlan, topic: str, mark: bytes | None) -> int:
-        """Copies, marks and commits; the offset of the mark, -1 without one. After an error it is aborted."""
+    def carry_out(self, plan: CopyPlan, topic: str, mark: tuple[int, bytes] | None) -> None:
+        """Copies, marks and commits; `mark` is the offset that it has to get, and what it says. After an error all is
+        aborted."""
         cluster, identity = self._cluster, self._identity
         mark_partition = TopicPartition(topic, MARK_PARTITION)
         targets = plan.targets | ({mark_partition} if mark is not None else set())
@@ -125,9 +128,8 @@ class _Transaction:
         try:
             cluster.run(add_partitions(cluster.routing, identity, targets))
             self._copy(plan, topic)
-            mark_offset = -1
             if mark is not None:
-                mark_offset = self._append_mark(mark_partition, mark)
+                self._append_mark(mark_partition, *mark)
             self._commit()
         except Fenced as error:
             raise self._lost(error, time.monotonic() - started) from error
@@ -137,7 +139,6 @@ class _Transaction:
             with contextlib.suppress(KafkaError, ClientError):
                 cluster.run(end_transaction(cluster.routing, identity, committed=False, timeout_s=ABORT_S_MAX))
             raise
-        return mark_offset
 
     def _commit(self) -> None:
         """`_Decided` where the coordinator does not confirm it: an abort tells whether it had heard of the commit."""
@@ -161,8 +162,9 @@ class _Transaction:
                 " nothing of the batch is visible"
             ) from error
 
-    def _append_mark(self, partition: TopicPartition, mark: bytes) -> int:
-        start = self._cluster.offsets({partition: LATEST_TIMESTAMP})[partition].offset
+    def _append_mark(self, partition: TopicPartition, place: int, mark: bytes) -> None:
+        """WriteStopped where something else has come there since the last mark was read: a driver with another
+        transactional id, which does not fence this one."""
         now_ms = time.time_ns() // 1_000_000
         batch = build_batch(
             [Record(0, now_ms, _MARK_KEY, mark, ())],
@@ -172,7 +174,13 @@ class _Transaction:
             transactional=True,
         )
         self._append(self._cluster, {partition: batch})
-        return start
+        end = self._cluster.offsets({partition: LATEST_TIMESTAMP})[partition].offset
+        if end != place + 1:
+            raise WriteStopped(
+                f"another driver writes a batch of the same query, with another transactional id: {partition} ends at"
+                f" offset {end}, not at {place + 1}. Nothing of the batch is visible by this one; end one of them, and"
+                " start the query again"
+            )
 
     def _append(self, cluster: BlockingCluster, batches: Mapping[TopicPartition, Bytes]) -> None:
         """A batch for each partition; another one leads by now, or comes back in time."""

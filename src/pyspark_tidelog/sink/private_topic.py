@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from pyspark_tidelog.sink.errors import SinkError
+from pyspark_tidelog.sink.errors import SinkError, WriteStopped
 from pyspark_tidelog.sink.options import SinkOptions
 from pyspark_tidelog.sink.staged import MARK_PARTITION, decode_mark
 from tidelog.client import admin
@@ -110,13 +110,22 @@ def _create(cluster: BlockingCluster, options: SinkOptions, name: str, *, is_que
         raise outcome
 
 
-def read_mark(cluster: BlockingCluster, topic: str) -> tuple[str, int] | None:
-    """The query and the number of the batch that was written last; None where there is no mark.
+def read_mark(cluster: BlockingCluster, topic: str) -> tuple[tuple[str, int] | None, int]:
+    """The query and the number of the batch that was written last, None where there is no mark; and where the next mark
+    will be.
 
-    To be asked once the transactional id is taken over: no transaction of the query is open then.
+    To be asked once the transactional id is taken over: no transaction of that id is open then. WriteStopped where one
+    of another id is, which may be decided already.
     """
     partition = TopicPartition(topic, MARK_PARTITION)
-    end = cluster.offsets({partition: LATEST_TIMESTAMP}, isolation=READ_COMMITTED)[partition].offset
+    end = cluster.offsets({partition: LATEST_TIMESTAMP})[partition].offset
+    stable = cluster.offsets({partition: LATEST_TIMESTAMP}, isolation=READ_COMMITTED)[partition].offset
+    if stable < end:
+        raise WriteStopped(
+            "a driver with another transactional id writes a batch of the same query, or was killed doing so:"
+            f" {partition} has an open transaction. Start the query again when that driver is gone, at the latest"
+            " kafka.transaction.timeout.ms later"
+        )
     start = cluster.offsets({partition: EARLIEST_TIMESTAMP})[partition].offset
     last: bytes | None = None
     is_there = False
@@ -133,7 +142,7 @@ def read_mark(cluster: BlockingCluster, topic: str) -> tuple[str, int] | None:
             offsets = memoryview(columns.value.offsets).cast("B").cast("i")
             content = memoryview(columns.value.data or b"").cast("B")
             last = bytes(content[offsets[columns.rows - 1] : offsets[columns.rows]])
-    return decode_mark(last, topic) if is_there else None
+    return decode_mark(last, topic) if is_there else None, end
 
 
 def delete_staged(cluster: BlockingCluster, topic: str, ends: Mapping[int, int]) -> None:

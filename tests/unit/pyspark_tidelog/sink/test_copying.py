@@ -140,6 +140,47 @@ def test_a_driver_that_was_replaced_cannot_commit(site: Site, monkeypatch: pytes
     assert site.committed() == values("a", 20)
 
 
+def test_a_driver_with_another_id_does_not_double_a_batch(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not fence the one before it, which has copied its rows already: whose mark comes second, stops."""
+    other = dataclasses.replace(site.options, transactional_id=f"other-{site.query}")
+    first, second = site.attempt(0, *values("a", 20)), site.attempt(0, *values("a", 20))
+    built, passed = copying.build_batch, []
+
+    def overtaken(*arguments: Any, **named: Any) -> Any:
+        if not passed:
+            passed.append(True)
+            assert commit_micro_batch(other, [second], 0) is Decision.WRITE
+        return built(*arguments, **named)
+
+    monkeypatch.setattr(copying, "build_batch", overtaken)
+    with pytest.raises(WriteStopped, match="another driver writes a batch of the same query"):
+        site.commit(0, first)
+    assert site.commit(0, site.attempt(0, *values("a", 20))) is Decision.SKIP
+    site.until_settled()
+    assert site.committed() == values("a", 20)
+
+
+def test_a_driver_with_another_id_waits_for_what_is_open(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coordinator may have decided it already: a mark that is not to be seen yet may be there in a moment."""
+    other = dataclasses.replace(site.options, transactional_id=f"other-{site.query}")
+
+    class Killed(BaseException):
+        """As SIGKILL."""
+
+    def killed(*arguments: object, **named: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(copying, "end_transaction", killed)
+        with pytest.raises(Killed):
+            site.commit(0, site.attempt(0, "a"))
+    with pytest.raises(WriteStopped, match=r"has an open transaction\. Start the query again when"):
+        commit_micro_batch(other, [site.attempt(0, "a")], 0)
+    assert site.commit(0, site.attempt(0, "a")) is Decision.WRITE
+    site.until_settled()
+    assert site.committed() == ["a"]
+
+
 def test_a_transaction_that_timed_out_is_named(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told apart from one that was fenced."""
     options = parse_sink_options(
