@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -79,6 +80,10 @@ class Chunk:
         total = _lengths(self.value) + ROW_OVERHEAD
         if self.key is not None:
             total = total + _lengths(self.key)
+        if self.headers is not None:
+            entries, rows = self.headers.flatten(), pc.list_parent_indices(self.headers).to_numpy()
+            of_headers = _lengths(entries.field(0)) + _lengths(entries.field(1))
+            total = total + np.bincount(rows, weights=of_headers, minlength=self.rows).astype("int64")
         return total
 
 

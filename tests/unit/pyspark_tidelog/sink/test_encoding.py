@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_tidelog.errors import OptionError
-from pyspark_tidelog.sink.columns import check_schema, chunks
+from pyspark_tidelog.sink.columns import ROW_OVERHEAD, check_schema, chunks
 from pyspark_tidelog.sink.copying import stamp
 from pyspark_tidelog.sink.encoding import Encoding, encode_chunk
 from pyspark_tidelog.sink.errors import RowRefused, SinkError
@@ -102,6 +102,15 @@ def test_headers_without_a_key_are_refused() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array(["a", "b"]), headers], ["value", "headers"])
     with pytest.raises(RowRefused, match=r"row 1 .* header has no key"):
         list(chunks([batch], ("value", "headers"), 1))
+
+
+def test_headers_count_among_a_rows_bytes() -> None:
+    """kafka.max.request.size bounds the whole record."""
+    headers = [None, [], [{"key": "k", "value": b"x" * 99}, {"key": "kk", "value": None}], [{"key": "k", "value": b""}]]
+    columns = [pa.array([b"", b"", b"", b"v"], pa.binary()), pa.array(headers, HEADERS)]
+    batch = pa.RecordBatch.from_arrays(columns, ["value", "headers"])
+    (chunk,) = chunks([batch.slice(1)], ("value", "headers"), 1)
+    assert (chunk.sizes() - ROW_OVERHEAD).tolist() == [0, 102, 2]
 
 
 def test_columns_are_the_connectors() -> None:
