@@ -59,7 +59,7 @@ class RemoteCommitter:
 
     def _open(self) -> TableCommitter:
         cluster = open_cluster(parse_options(source_options(self._job), streaming=True))
-        table = DeltaTable(self._job.table_path)
+        table = delta.opened(self._job.table_path)
         return TableCommitter(self._job, table, cluster, self._starts, None, checked=self._checked, run=self._run)
 
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from pyspark_tidelog.offsets import OffsetRange
@@ -78,9 +78,19 @@ def open_table(path: str, schema: pa.Schema, *, description: str, filled: Collec
         sync_commits(made.table_uri, 0, made.version())
         sync_files(made.table_uri, [])
         return made
-    table = DeltaTable(path)
+    table = opened(path)
     check_takes(table, schema, filled)
     return table
+
+
+def opened(path: str) -> DeltaTable:
+    """The table at `path`; raises `TableMismatch` where there is none, or delta-rs cannot read it."""
+    try:
+        return DeltaTable(path)
+    except TableNotFoundError as error:
+        raise TableMismatch(f"there is no Delta table at {path}") from error
+    except DeltaError as error:
+        raise TableMismatch(f"the table at {path} cannot be read here: {in_one_line(error)}") from error
 
 
 def last_commit(table: DeltaTable) -> Mapping[str, Any] | None:

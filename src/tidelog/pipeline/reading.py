@@ -6,9 +6,6 @@ That is exact for tables that this package writes: appended, unpartitioned, with
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
-
 from tidelog.pipeline.errors import TableMismatch
 
 if TYPE_CHECKING:
@@ -19,12 +16,9 @@ def read_delta(spark: "SparkSession", path: str) -> "DataFrame":
     """The table at `path` as it is now; raises `TableMismatch` for one that needs a full Delta reader."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from tidelog.pipeline.delta import names_otherwise, table_schema
+    from tidelog.pipeline.delta import names_otherwise, opened, table_schema
 
-    try:
-        table = DeltaTable(path)
-    except DeltaError as error:
-        raise TableMismatch(f"there is no Delta table at {path}: {error}") from error
+    table = opened(path)
     protocol = table.protocol()
     if table.metadata().partition_columns or "deletionVectors" in (protocol.reader_features or ()):
         raise TableMismatch(f"the table at {path} is partitioned or has deletion vectors: read it with delta-spark")

@@ -196,9 +196,7 @@ def rewind_table(job: TableJob) -> Contradiction | None:
     parsed = parse_options(source_options(job), streaming=True)
     with open_cluster(parsed) as cluster:
         found = required_partitions(cluster, parsed)
-    if not DeltaTable.is_deltatable(job.table_path):
-        raise TableMismatch(f"there is no Delta table at {job.path}")
-    table = DeltaTable(job.table_path)
+    table = delta.opened(job.table_path)
     topic_id = known_topic_id(table, job.topic, found.topic_ids.get(job.topic, ""))
     return rewind(table, delta.progress_ids(found.partitions, topic_id), job.topic)
 
@@ -390,7 +388,7 @@ def _value_schema(job: TableJob, options: SourceOptions, cluster: BlockingCluste
         return job.value_schema
     if DeltaTable.is_deltatable(job.table_path):
         known = {*METADATA, UNPARSED, REASON}
-        columns = delta.table_schema(DeltaTable(job.table_path))
+        columns = delta.table_schema(delta.opened(job.table_path))
         return pa.schema([each for each in columns if each.name not in known and can_be_parsed(each.type)])
     return infer_schema(sample_values(cluster, options, found), skips_bad=job.bad_records is BadRecords.KEEP)
 

@@ -265,6 +265,22 @@ def test_a_table_that_delta_rs_cannot_write_is_refused_by_its_feature(tmp_path: 
     assert "another writer" not in str(refused.value)
 
 
+@pytest.mark.parametrize("feature", ["catalogManaged", "redirectReaderWriter-preview"])
+def test_a_table_that_delta_rs_cannot_read_is_refused_by_its_feature(tmp_path: Path, feature: str) -> None:
+    """Before the job begins, and for who only reads, too."""
+    features = {"readerFeatures": [feature], "writerFeatures": [feature]}
+    altered(tmp_path, {"minReaderVersion": 3, "minWriterVersion": 7, **features}, {})
+    spark: Any = None
+    for use in (
+        lambda: delta.open_table(str(tmp_path), pa.schema([("a", pa.int64())]), description=""),
+        lambda: read_delta(spark, str(tmp_path)),
+    ):
+        with pytest.raises(TableMismatch, match=r"cannot be read here: .*(atalog|redirect)"):
+            use()
+    with pytest.raises(TableMismatch, match="there is no Delta table at"):
+        read_delta(spark, str(tmp_path / "none"))
+
+
 def test_a_new_table_takes_no_batch_that_leaves_records_out(broker: Broker, tmp_path: Path) -> None:
     """A checkpoint that the user has named may be one of a table that is gone: Spark goes on where that one ended."""
     topic = broker.topic()
