@@ -197,7 +197,7 @@ def infer_schema(values: Sequence[bytes | None], *, skips_bad: bool = False) -> 
         if not skips_bad:
             raise UnparsableRecord(f"no columns fit all of the sampled records ({error}): give a schema") from None
         inferred = _inferred_by_majority(objects)
-    fields = [pa.field(each.name, _storable(each.type)) for each in inferred]
+    fields = _storable_fields(inferred)
     if not fields:
         raise UnparsableRecord("the sampled records are empty objects: give a schema")
     return pa.schema(fields)
@@ -244,16 +244,23 @@ def _kind(value: Any) -> str:
     return "number" if isinstance(value, (int, float)) and not isinstance(value, bool) else type(value).__name__
 
 
-def _storable(kind: pa.DataType) -> pa.DataType:
-    """The type that Delta and Spark have for what Arrow inferred."""
+def _storable_fields(fields: Iterable[pa.Field]) -> list[pa.Field]:
+    kinds = [(each.name, _storable(each.type)) for each in fields]
+    return [pa.field(name, kind) for name, kind in kinds if kind is not None]
+
+
+def _storable(kind: pa.DataType) -> pa.DataType | None:
+    """The type that Delta and Spark have for what Arrow inferred; None for objects without fields: Parquet has none."""
     if pa.types.is_null(kind):
         return pa.string()
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", tz="UTC")
     if pa.types.is_list(kind):
-        return pa.list_(_storable(kind.value_type))
+        within = _storable(kind.value_type)
+        return None if within is None else pa.list_(within)
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(each.name, _storable(each.type)) for each in kind])
+        fields = _storable_fields(kind)
+        return pa.struct(fields) if fields else None
     return kind
 
 

@@ -300,6 +300,18 @@ def test_inference_passes_bad_values_over_where_they_are_kept() -> None:
         infer_schema([b"oops"], skips_bad=True)
 
 
+def test_no_column_is_inferred_from_empty_objects() -> None:
+    """Parquet has no structs without fields: the field is told as one without a column until an object has some."""
+    values = [b'{"a": 1, "e": {}, "l": [{}], "s": {"e": {}, "b": 1}, "n": {"e": {"e": {}}}}', b'{"a": 2}']
+    schema = infer_schema(values)
+    assert schema == pa.schema([("a", pa.int64()), ("s", pa.struct([("b", pa.int64())]))])
+    assert unknown_fields(pa.array(values, pa.binary()), schema) == {"e", "l", "s.e", "n"}
+    with_fields = infer_schema([*values, b'{"e": {"x": true}}'])
+    assert with_fields.field("e").type == pa.struct([("x", pa.bool_())])
+    with pytest.raises(UnparsableRecord, match="the sampled records are empty objects"):
+        infer_schema([b'{"e": {}}'])
+
+
 def test_half_a_surrogate_pair_is_no_text() -> None:
     """JSON's grammar lets it pass, and no column can hold it: where it is sampled, the value is a bad one; in the name
     of a field without a column it does no harm."""
