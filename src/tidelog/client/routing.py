@@ -92,6 +92,9 @@ class Routing:
         self._answered_last: Address | None = None
         self._behind: Address | None = None
         """The broker that last showed what is over, or did not know a topic: it is asked last."""
+        self._silent: dict[Address, None] = {}
+        """Brokers that gave no answer since they were asked last, the latest at the end: they are asked after all
+        others, in this order. One whose machine is gone without a word costs all the time of a short deadline."""
 
     # What is known
 
@@ -168,7 +171,9 @@ class Routing:
         if self._answered_last in known:
             known.insert(0, self._answered_last)
         candidates = dict.fromkeys((*known, *self.bootstrap))
-        return sorted(candidates, key=lambda address: address == self._behind)
+        self._silent = {address: None for address in self._silent if address in candidates}
+        ranks = {address: rank for rank, address in enumerate(self._silent, 1)}
+        return sorted(candidates, key=lambda address: (ranks.get(address, 0), address == self._behind))
 
     # One answer, from any broker or a certain one
 
@@ -195,6 +200,9 @@ class Routing:
             # A call without time would only cost the connection that others use.
             return RequestTimedOut(f"{address} was not asked: the {deadline.timeout_s:g} s for it had passed")
         outcomes = yield [Call(address, message, min(self.call_timeout_s, deadline.remaining_s))]
+        self._silent.pop(address, None)
+        if isinstance(outcomes[0], (ConnectionFailed, RequestTimedOut)):
+            self._silent[address] = None
         return outcomes[0]
 
     def pause(self, attempt: int, deadline: Deadline) -> Operation[bool]:

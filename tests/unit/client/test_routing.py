@@ -306,6 +306,27 @@ def test_the_next_broker_is_asked_when_one_is_out_of_reach() -> None:
     assert world.asked_of(messages.MetadataRequest) == [SEED, ONE, TWO, TWO]
 
 
+@pytest.mark.parametrize("silent", [(ONE,), (ONE, SEED)])
+def test_a_broker_that_does_not_answer_is_asked_last_next_time(silent: tuple[Address, ...]) -> None:
+    """Its machine is gone without a word, and the one question takes all the time that there is. As the first one that
+    is asked each time it would keep all others from being asked, for as long as it is away."""
+    is_away = False
+
+    def answer(address: Address, message: Any) -> Any:
+        return RequestTimedOut("silent") if is_away and address in silent else metadata({0: 1})
+
+    world = World(answer)
+    world.run(world.routing.refresh(None, world.routing.deadline()))
+    world.run(world.routing.refresh(None, world.routing.deadline()))
+    assert world.asked_of(messages.MetadataRequest) == [SEED, ONE]
+    is_away = True
+    with pytest.raises(RequestTimedOut):
+        world.run(world.routing.refresh(None, world.routing.deadline(1)))
+    world.asked.clear()
+    world.run(world.routing.refresh(None, world.routing.deadline(1)))
+    assert world.asked_of(messages.MetadataRequest) == [TWO]
+
+
 def test_fail_fast_ends_when_nobody_answers() -> None:
     """One round through all brokers, no pause, and the reason is told."""
     world = World(lambda address, message: ConnectionFailed(f"cannot connect to {address}"), fail_fast=True)
