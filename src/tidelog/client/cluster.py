@@ -56,8 +56,9 @@ class Cluster:
             fail_fast=fail_fast,
         )
         self._buffers = FrameBuffers()
-        self._connections: dict[tuple[Address, Purpose], Connection] = {}
-        self._connecting: dict[tuple[Address, Purpose], asyncio.Lock] = {}
+        self._connections: dict[tuple[Address, Purpose, object], Connection] = {}
+        """[broker, purpose, owner]; None as owner: of all."""
+        self._connecting: dict[tuple[Address, Purpose, object], asyncio.Lock] = {}
 
     async def __aenter__(self) -> Cluster:
         return self
@@ -74,6 +75,12 @@ class Cluster:
         for connection in connections:
             connection.close()
         await asyncio.sleep(0)  # Lets the transports close their sockets before the loop may end.
+
+    def close_those_of(self, owner: object) -> None:
+        """Closes the connections of one owner, which asks nothing more by them."""
+        for key in [key for key in self._connections if key[2] is owner]:
+            self._connections.pop(key).close()
+        self._connecting = {key: lock for key, lock in self._connecting.items() if key[2] is not owner}
 
     async def run(self, operation: Operation[T]) -> T:
         """Carries out an operation to its result or its error."""
@@ -101,7 +108,7 @@ class Cluster:
         """One request at one broker: its response, or the `ClientError` that stood in the way."""
         deadline = self.routing.deadline(call.timeout_s)
         try:
-            connection = await self.connection(call.address, call.purpose, timeout_s=call.timeout_s)
+            connection = await self.connection(call.address, call.purpose, call.owner, timeout_s=call.timeout_s)
             if deadline.remaining_s <= 0:
                 # A request without time would only cost the connection that others use.
                 raise RequestTimedOut(f"{call.address} did not answer within {call.timeout_s:g} s")
@@ -109,16 +116,17 @@ class Cluster:
         except ClientError as error:
             return error.about(broker=str(call.address))
 
-    def is_connected(self, address: Address, purpose: Purpose) -> bool:
+    def is_connected(self, address: Address, purpose: Purpose, owner: object = None) -> bool:
         """Whether a connection to a broker for a purpose is open."""
-        connection = self._connections.get((address, purpose))
+        connection = self._connections.get((address, purpose, owner))
         return connection is not None and not connection.closed
 
     async def connection(
-        self, address: Address, purpose: Purpose = Purpose.GENERAL, *, timeout_s: float = 30.0
+        self, address: Address, purpose: Purpose = Purpose.GENERAL, owner: object = None, *, timeout_s: float = 30.0
     ) -> Connection:
-        """The connection to a broker for a purpose, opened if there is none; callers at the same time share it."""
-        key = (address, purpose)
+        """The connection to a broker for a purpose, opened if there is none; callers at the same time share it, those
+        of one `owner` where that is named."""
+        key = (address, purpose, owner)
         known = self._connections.get(key)
         if known is not None and not known.closed and not known.is_expiring:
             return known

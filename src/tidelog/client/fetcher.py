@@ -2,7 +2,8 @@
 
 The next fetch of a broker goes out as soon as its last one is answered, before the pieces are taken, as long as fewer
 than `BUFFERED_BYTES_MAX` wait to be taken: readers neither starve nor drown. Each broker has a session (KIP-227), so
-that a fetch names only what has changed since the last one.
+that a fetch names only what has changed since the last one. Its connections are its own: brokers answer each connection
+in order, so that a fetch which waits for records would hold up other fetchers'.
 
     async for data in Fetcher(cluster, {TopicPartition("orders", 0): 0}):
         decode(data.records)
@@ -267,13 +268,16 @@ class Fetcher:
         self._is_stale = True
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*(self._end(address, session) for address, session in sessions.items()))
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*(self._end(address, session) for address, session in sessions.items()))
+        finally:
+            self._cluster.close_those_of(self)
 
     async def _end(self, address: Address, session: FetchSession) -> None:
         """Ends a session at its broker, if that is in reach: a session that is left behind goes by itself, later."""
         request = session.ending()
-        if request is not None and self._cluster.is_connected(address, Purpose.FETCH):
+        if request is not None and self._cluster.is_connected(address, Purpose.FETCH, self):
             # A fetch that waits for records holds up what follows it on its connection, so this goes by another one.
             await self._cluster.call(Call(address, request, END_S_MAX))
 
@@ -382,7 +386,7 @@ class Fetcher:
         session = self._sessions.setdefault(address, FetchSession())
         timeout_s = min(self._routing.call_timeout_s, ANSWER_S_MAX) + self._settings.max_wait_ms / 1000
         request = session.request(wanted, self._settings, self._near.rack_for(wanted))
-        outcome: Any = await self._cluster.call(Call(address, request, timeout_s, Purpose.FETCH))
+        outcome: Any = await self._cluster.call(Call(address, request, timeout_s, Purpose.FETCH, self))
         if isinstance(outcome, ClientError):
             session.lost()
             if not isinstance(outcome, (ConnectionFailed, RequestTimedOut)):

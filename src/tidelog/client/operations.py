@@ -29,6 +29,8 @@ class Call:
     message: Any
     timeout_s: float
     purpose: Purpose = Purpose.GENERAL
+    owner: object = None
+    """Whose connection carries it; None: that of all callers with this purpose."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

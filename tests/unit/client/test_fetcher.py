@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from tests.unit.client.log_broker import LogBroker
 from tests.unit.client.scripted_broker import DROP, SILENCE
+from tests.waiting import eventually
 
 from tidelog.client import fetcher as fetcher_module
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import OffsetOutOfRange, TopicChanged
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.fetching import FetchedData, FetchSettings
+from tidelog.client.operations import Purpose
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
@@ -303,3 +305,34 @@ async def test_its_end_ends_its_sessions() -> None:
             await cluster.close()
         ends = [request for request in broker.asked(ApiKey.FETCH) if request.session_epoch == -1]
         assert [(request.session_id, request.topics) for request in ends] == [(77, [])]
+
+
+async def test_a_fetcher_that_waits_for_records_holds_up_no_other_one() -> None:
+    """Brokers answer a connection's requests in their order: each fetcher of a cluster has connections of its own, and
+    closes them."""
+    with LogBroker(partitions=2) as broker:
+        broker.append(1, 3)
+        answered = broker.handlers[ApiKey.FETCH]
+        may_go = threading.Event()
+
+        def fetch(request: Any, version: int) -> Any:
+            if request.topics and request.topics[0].partitions[0].partition == 0:
+                assert may_go.wait(180)
+            return answered(request, version)
+
+        broker.handlers[ApiKey.FETCH] = fetch
+        async with Cluster(broker.bootstrap) as cluster:
+            idle, busy = (Fetcher(cluster, {TopicPartition("t", partition): 0}) for partition in range(2))
+            while not idle._busy:
+                await idle.advance()
+                await asyncio.sleep(0.001)
+            await eventually(lambda: bool(broker.asked(ApiKey.FETCH)))
+            while (data := busy.take()) is None:
+                await busy.advance()
+                await busy.wait()
+            assert data.next_offset == 3
+            assert not any(task.done() for task in idle._busy)  # It was not given up for the other one's sake.
+            may_go.set()
+            await idle.close()
+            await busy.close()
+            assert not [key for key in cluster._connections if key[1] is Purpose.FETCH]
