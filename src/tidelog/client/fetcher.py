@@ -49,7 +49,7 @@ from tidelog.client.operations import Call, Purpose
 from tidelog.client.pieces import Pieces
 from tidelog.client.truncation import UNKNOWN, EpochEnd, Position, epoch_ends, epoch_ends_request
 from tidelog.client.views import partition_error
-from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ZERO_TOPIC_ID, TopicId, TopicPartition
 
 logger: Final = logging.getLogger(__name__)
@@ -399,15 +399,19 @@ class Fetcher:
                 self._rest(wanted)
             return
         positions = {tp: each.offset for tp, each in wanted.items()}
+        failures: list[TidelogError] = []
         for topic_partition, code, text, data in fetched(outcome, self._routing, positions, session.names):
-            if not self._still_wants(topic_partition, wanted[topic_partition]):
+            wished = wanted[topic_partition]
+            if not self._still_wants(topic_partition, wished):
                 continue  # It went elsewhere while this was on its way.
             if code is ErrorCode.NONE:
-                self._take(data, wanted[topic_partition].leader_epoch)
-            else:
-                error = partition_error(topic_partition, code, text)
-                wished = wanted[topic_partition]
+                self._take(data, wished.leader_epoch)
+                continue
+            error = partition_error(topic_partition, code, text)
+            try:
                 self._refused(topic_partition, error, topic_partition in followed, data.leader, wished.topic_id)
+            except TidelogError as failure:
+                failures.append(failure)  # Raised below: what the answer has of other partitions is theirs.
         if self._failing_since and outcome.error_code == ErrorCode.NONE:
             for topic_partition in wanted.keys() - {
                 TopicPartition(topic.topic or session.names.get(topic.topic_id, ""), entry.partition_index)
@@ -415,6 +419,8 @@ class Fetcher:
                 for entry in topic.partitions
             }:
                 self._is_well(topic_partition)  # A session tells of what has news only.
+        if failures:
+            raise failures[0]
 
     def _still_wants(self, topic_partition: TopicPartition, wanted: Wanted) -> bool:
         if self.positions.get(topic_partition) != wanted.offset or topic_partition in self.paused:
@@ -515,21 +521,30 @@ class Fetcher:
             for topic_partition in positions:
                 self._refused(topic_partition, outcome, False)
             return
+        failures: list[TidelogError] = []
         for topic_partition, code, end in epoch_ends(outcome):
             asked = positions.get(topic_partition)
             if asked is None:
                 raise InvalidResponse(f"{address} tells of the epochs of {topic_partition}, which was not asked for")
             if self.positions.get(topic_partition) != asked.offset:
                 continue  # It went elsewhere meanwhile.
-            if code is not ErrorCode.NONE:
-                error = partition_error(topic_partition, code, None)
-                self._refused(topic_partition, error, False)
-            elif end.divergence(asked) is None:
-                self._checked[topic_partition] = asked.leader_epoch
-            elif topic_partition in self._ready:
-                self._rest([topic_partition])  # What was fetched before comes first.
-            else:
-                self._go_back(topic_partition, asked, end)
+            try:
+                self._take_end(topic_partition, asked, code, end)
+            except TidelogError as failure:
+                failures.append(failure)  # Raised below: what the answer says of other partitions is theirs.
+        if failures:
+            raise failures[0]
+
+    def _take_end(self, topic_partition: TopicPartition, asked: Position, code: ErrorCode, end: EpochEnd) -> None:
+        """What a leader says of one position."""
+        if code is not ErrorCode.NONE:
+            self._refused(topic_partition, partition_error(topic_partition, code, None), False)
+        elif end.divergence(asked) is None:
+            self._checked[topic_partition] = asked.leader_epoch
+        elif topic_partition in self._ready:
+            self._rest([topic_partition])  # What was fetched before comes first.
+        else:
+            self._go_back(topic_partition, asked, end)
 
     def _go_back(self, topic_partition: TopicPartition, position: Position, end: EpochEnd) -> None:
         """The log was cut below the position of its reader."""

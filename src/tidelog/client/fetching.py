@@ -142,7 +142,7 @@ def fetched(
 
     An error of the whole response is every partition's. A response may name no partition, as under a quota, or, in a
     session, only those with news. `names` are the topics by the ids that the request named; None: as `routing` knows
-    them.
+    them. KafkaError, when all other partitions were given, for the first whose records cannot be told apart.
     """
     if response.error_code:
         code = error_code(response.error_code)
@@ -150,6 +150,7 @@ def fetched(
             yield topic_partition, code, None, _nothing(topic_partition, position)
         return
     leader_of = hints(response)
+    unreadable: KafkaError | None = None
     for topic in response.responses:
         name = topic.topic or (routing.topic_name(topic.topic_id) if names is None else names.get(topic.topic_id))
         for partition in topic.partitions:
@@ -166,7 +167,14 @@ def fetched(
                 )
                 yield topic_partition, error_code(partition.error_code), None, data
                 continue
-            yield topic_partition, ErrorCode.NONE, None, _data(topic_partition, position, partition)
+            try:
+                data = _data(topic_partition, position, partition)
+            except KafkaError as error:
+                unreadable = unreadable or error
+                continue
+            yield topic_partition, ErrorCode.NONE, None, data
+    if unreadable is not None:
+        raise unreadable
 
 
 def _nothing(topic_partition: TopicPartition, position: int) -> FetchedData:

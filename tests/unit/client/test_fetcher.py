@@ -19,7 +19,7 @@ from tidelog.client.errors import OffsetOutOfRange, TopicChanged
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.fetching import FetchedData, FetchSettings
 from tidelog.client.operations import Purpose
-from tidelog.model.errors import ErrorCode
+from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -336,3 +336,42 @@ async def test_a_fetcher_that_waits_for_records_holds_up_no_other_one() -> None:
             await idle.close()
             await busy.close()
             assert not [key for key in cluster._connections if key[1] is Purpose.FETCH]
+
+
+@pytest.mark.parametrize("is_old_format", [False, True])
+async def test_a_partition_that_cannot_be_read_keeps_no_other_from_being_read(is_old_format: bool) -> None:
+    """Its error is raised each time that it is asked for, and what the same answer has of the others is kept."""
+    with LogBroker(partitions=3) as broker:
+        for partition in range(3):
+            broker.append(partition, 3)
+        answered = broker.handlers[ApiKey.FETCH]
+
+        def fetch(request: Any, version: int) -> Any:
+            response = answered(request, version)
+            for data in response.responses[0].partitions:
+                if data.partition_index == 1 and is_old_format:
+                    data.records = bytes(data.records[:16]) + b"\x01" + bytes(data.records[17:])
+                elif data.partition_index == 1:
+                    data.error_code, data.records = ErrorCode.TOPIC_AUTHORIZATION_FAILED, b""
+            return response
+
+        broker.handlers[ApiKey.FETCH] = fetch
+        async with Cluster(broker.bootstrap) as cluster:
+            fetcher = Fetcher(cluster, {TopicPartition("t", partition): 0 for partition in range(3)})
+            found: set[int] = set()
+            refusals: list[ErrorCode] = []
+            while len(found) < 2 or len(refusals) < 2:
+                try:
+                    await fetcher.advance()
+                    data = fetcher.take()
+                    if data is None:
+                        await fetcher.wait()
+                    else:
+                        found.add(data.topic_partition.partition)
+                except KafkaError as error:
+                    refusals.append(error.code)
+                    assert len(refusals) < 100
+            await fetcher.close()
+        assert found == {0, 2}
+        reason = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT if is_old_format else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert set(refusals) == {reason}
