@@ -271,6 +271,34 @@ async def test_a_group_of_another_kind_ends_it() -> None:
         assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
+async def test_a_right_to_a_topic_that_is_given_later_lets_the_member_in() -> None:
+    """`poll` raises what the coordinator says of the topics, and the membership goes on asking, as Java's does. What
+    the member has already stays its own meanwhile."""
+    with NextGenerationBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        broker.fail_next[ApiKey.CONSUMER_GROUP_HEARTBEAT] = [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 3
+        told = Told()
+        batch = None
+        async with consuming(broker, told) as consumer:
+            with pytest.raises(KafkaError) as refused:
+                await consumer.poll(timeout_s=180)
+            assert refused.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            await eventually(lambda: len(broker.beats) > 3)
+            for _ in range(2):  # The second refusal may be the first one that is not told yet.
+                with contextlib.suppress(KafkaError):
+                    batch = batch or await consumer.poll(timeout_s=180)
+            assert batch is not None
+            assert batch.topic_partition == T0
+            broker.fail_next[ApiKey.CONSUMER_GROUP_HEARTBEAT] = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+            with pytest.raises(KafkaError):
+                await consumer.poll(timeout_s=180)
+            broker.append(0, 1)
+            batch = await consumer.poll(timeout_s=180)
+            assert batch is not None
+            assert batch.next_offset == 2
+        assert told.events == [("assigned", [0]), ("revoked", [0])]
+
+
 async def test_a_name_that_another_one_has_ends_it() -> None:
     """It is not ours to take; what the broker says of other refusals is told in its words."""
     with NextGenerationBroker() as broker:

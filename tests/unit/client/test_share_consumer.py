@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.broker.several import Brokers, run
+from tests.unit.client.group_broker import GroupBroker
 from tests.waiting import eventually
 
 from tidelog.client import admin
@@ -26,6 +28,8 @@ from tidelog.client.share_consumer import (
 from tidelog.client.share_consumer.leader import Fetched
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicId, TopicPartition
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
 from tidelog.sharing.sessions import SharedPlace
 
 SETTINGS: dict[str, object] = {
@@ -382,3 +386,26 @@ async def test_a_damaged_batch_of_the_broker_is_told() -> None:
         consumer._look_at_errors(leader, fetched, {share: topic_partition})
         assert isinstance(consumer._failure, KafkaError)
         assert leader.failures == 1, "it rests"
+
+
+async def test_a_right_to_a_topic_that_is_given_later_lets_the_member_in() -> None:
+    """`poll` raises what the coordinator says of the topics, and the membership goes on asking, as Java's does."""
+    kind = messages.ShareGroupHeartbeatResponse
+    refusals = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+
+    def beat(request: Any, version: int) -> Any:
+        code = refusals[0] if refusals else ErrorCode.NONE
+        return kind(error_code=code, member_epoch=1, heartbeat_interval_ms=20)
+
+    with GroupBroker() as broker:
+        broker.handlers[ApiKey.SHARE_GROUP_HEARTBEAT] = beat
+        async with Cluster(broker.bootstrap) as cluster, ShareConsumer(cluster, "g") as consumer:
+            consumer.subscribe(["t"])
+            with pytest.raises(KafkaError, match="does not take this member") as refused:
+                await consumer.poll(timeout_s=180)
+            assert refused.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            refusals.clear()
+            await eventually(lambda: any(beat.member_epoch == 1 for beat in broker.asked(ApiKey.SHARE_GROUP_HEARTBEAT)))
+            with contextlib.suppress(KafkaError):  # A refusal that was not told yet.
+                await consumer.poll(timeout_s=0.01)
+            assert await consumer.poll(timeout_s=0.01) is None

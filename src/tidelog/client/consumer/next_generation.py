@@ -98,6 +98,9 @@ class NextGenerationMembership:
         """How often in a row a topic of the assignment was not known."""
         self._lost = False
         self._failure: Exception | None = None
+        """Why there will be no membership."""
+        self._complaint: Exception | None = None
+        """What the coordinator has said last, and may say no more: the next `settle` raises it."""
         self._idle_since: float | None = None
         self._left = False
         """Whether we are out of the group until the caller polls again."""
@@ -113,7 +116,8 @@ class NextGenerationMembership:
 
     @property
     def unsettled(self) -> bool:
-        return self._target is not None or self._lost or self._failure is not None or self._heartbeats is None
+        is_refused = self._failure is not None or self._complaint is not None
+        return self._target is not None or self._lost or is_refused or self._heartbeats is None
 
     def subscribe(self, topics: Collection[str], pattern: SubscriptionPattern | None = None) -> None:
         self._topics = sorted(topics)
@@ -139,6 +143,9 @@ class NextGenerationMembership:
     async def settle(self) -> None:
         if self._failure is not None:
             raise self._failure
+        if self._complaint is not None:
+            complaint, self._complaint = self._complaint, None
+            raise complaint
         if self._heartbeats is None:
             self._heartbeats = asyncio.create_task(self._keep_alive())
         if self._lost:
@@ -271,6 +278,10 @@ class NextGenerationMembership:
             if epoch == _JOINING:
                 self._member_id = str(uuid.uuid4())
             self._start_over()
+        elif code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            # As Java's, the member stays what it is, and goes on when the right is given.
+            self._complaint = self._refused(code, response.error_message)
+            self._wake()
         elif code is ErrorCode.UNRELEASED_INSTANCE_ID:
             # The member that had our name has left a moment ago, or never will.
             self._fail(self._refused(code, response.error_message))

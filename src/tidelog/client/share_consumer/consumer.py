@@ -160,7 +160,8 @@ class ShareConsumer:
         while True:
             self._woken.clear()
             self._require_open()
-            failure, self._failure = self._membership.failure or self._failure, None
+            self._membership.raise_failure()
+            failure, self._failure = self._failure, None
             if failure is not None:
                 raise failure
             delivery = self._take()

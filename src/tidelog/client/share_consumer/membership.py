@@ -52,8 +52,10 @@ class ShareMembership:
         self._wake = wake
         self.member_id = str(uuid.uuid4())
         self.assignment: frozenset[SharedPlace] = frozenset()
-        self.failure: Exception | None = None
+        self._failure: Exception | None = None
         """Why the group does not take us."""
+        self._complaint: Exception | None = None
+        """What the coordinator has said last, and may say no more."""
         self._topics: list[str] = []
         self._told_topics: list[str] | None = None
         self._epoch = _JOINING
@@ -74,6 +76,13 @@ class ShareMembership:
         if self._heartbeats is None:
             self._heartbeats = asyncio.create_task(self._keep_alive())
 
+    def raise_failure(self) -> None:
+        """Raises why the group does not take us, or, once, what may pass."""
+        complaint, self._complaint = self._complaint, None
+        failure = self._failure or complaint
+        if failure is not None:
+            raise failure
+
     def polled(self, *, waiting: bool) -> None:
         """The caller waits for more, or does not any more, whatever it was given."""
         self._idle_since = None if waiting else time.monotonic()
@@ -89,7 +98,7 @@ class ShareMembership:
                 again = not await self._heartbeat()
             except (KafkaError, ClientError) as error:
                 if not _passes(error):
-                    self.failure = error
+                    self._failure = error
                     self._wake()
                     return
                 # The coordinator is away: it comes back, or another one, and says whether we are still members.
@@ -132,7 +141,12 @@ class ShareMembership:
             return False
         if not code.retriable:
             text = response.error_message
-            raise refusal(code, f"group '{self._group}' does not take this member", text, group=self._group)
+            refused = refusal(code, f"group '{self._group}' does not take this member", text, group=self._group)
+            if code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise refused
+            # As Java's, the member stays what it is, and goes on when the right is given.
+            self._complaint = refused
+            self._wake()
         return False
 
     def _take(self, response: Any) -> None:
