@@ -48,7 +48,7 @@ from tidelog.client.offsets import OffsetFound, list_offsets
 from tidelog.client.operations import Call, Purpose
 from tidelog.client.pieces import Pieces
 from tidelog.client.truncation import UNKNOWN, EpochEnd, Position, epoch_ends, epoch_ends_request
-from tidelog.client.views import partition_error
+from tidelog.client.views import partition_error, topic_error
 from tidelog.model.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ZERO_TOPIC_ID, TopicId, TopicPartition
 
@@ -366,13 +366,20 @@ class Fetcher:
         self._woken.set()
 
     async def _refresh(self, topics: set[str]) -> None:
-        """Asks for the leaders of topics, after a pause that grows while that does not help."""
+        """Asks for the leaders of topics, after a pause that grows while that does not help.
+
+        KafkaError for a topic that may not be read.
+        """
         if self._attempts:
             await asyncio.sleep(self._pause_s())
         self._attempts += 1
         # Where no broker answers, the next round finds that out again.
         with contextlib.suppress(ConnectionFailed, RequestTimedOut):
-            await self._cluster.run(self._routing.refresh(topics, self._routing.deadline(REFRESH_S_MAX)))
+            errors = await self._cluster.run(self._routing.refresh(topics, self._routing.deadline(REFRESH_S_MAX)))
+            still = {tp.topic for tp in self.positions}
+            for topic, code in errors.items():
+                if topic in still and not code.retriable:
+                    raise topic_error(topic, code)
 
     def _pause_s(self) -> float:
         return self._routing.retry.pause_s(max(1, self._attempts), self._routing.draw)

@@ -617,6 +617,64 @@ async def test_a_commit_that_is_tried_again_takes_no_later_ones_place() -> None:
         assert broker.committed == {0: 9}
 
 
+class Denying(GroupBroker):
+    """Has topic `t`, of which it `denies` to tell."""
+
+    def __init__(self, code: ErrorCode = ErrorCode.TOPIC_AUTHORIZATION_FAILED) -> None:
+        super().__init__(partitions=1)
+        self.code = code
+        self.denies = threading.Event()
+
+    def metadata(self, request: Any, version: int) -> Any:
+        response = super().metadata(request, version)
+        if self.denies.is_set():
+            for topic in response.topics:
+                topic.error_code, topic.partitions = self.code, []
+        return response
+
+
+@pytest.mark.parametrize("way", ["by its group", "by hand", "by hand, without a group", "while it reads"])
+@pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION])
+async def test_a_topic_that_may_not_be_read_is_told(way: str, code: ErrorCode) -> None:
+    """`poll` raises what Metadata says of it, as Java's does, instead of waiting; it is read once that has passed."""
+    with Denying(code) as broker:
+        broker.append(0, 1)
+        settings = ConsumerSettings(auto_offset_reset="earliest", heartbeat_interval_s=0.02)  # type: ignore[arg-type]
+        group = None if "without" in way else "g"
+        async with Cluster(broker.bootstrap) as cluster, Consumer(cluster, group, settings) as consumer:
+            if way == "while it reads":
+                consumer.assign([T0])
+                assert await consumer.poll(timeout_s=180) is not None
+            broker.denies.set()
+            if way == "by its group":
+                consumer.subscribe(["t"])
+            else:
+                consumer.assign([T0])
+            await cluster.run(cluster.routing.refresh(["t"], cluster.routing.deadline()))
+            with pytest.raises(KafkaError, match="'t'") as denied:
+                await consumer.poll(timeout_s=180)
+            assert (denied.value.code, denied.value.topic) == (code, "t")
+            broker.denies.clear()
+            if way == "while it reads":
+                broker.append(0, 1)
+            batch = None
+            while batch is None:  # What it heard meanwhile may still be told.
+                with contextlib.suppress(KafkaError):
+                    batch = await consumer.poll(timeout_s=180)
+                await asyncio.sleep(0)
+            assert batch.topic_partition == T0
+
+
+async def test_offsets_of_a_topic_that_may_not_be_read_are_refused_as_such() -> None:
+    """It was told that such a topic does not exist."""
+    with Denying() as broker:
+        broker.denies.set()
+        async with Cluster(broker.bootstrap) as cluster, Consumer(cluster, "g") as consumer:
+            with pytest.raises(KafkaError, match="not authorized to see topic 't'") as denied:
+                await consumer.commit({T0: 1})
+            assert denied.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
 async def test_a_topic_that_is_gone_keeps_no_others_offsets_from_being_committed() -> None:
     """Its own are refused, and told to a caller that commits by hand."""
     with GroupBroker(partitions=1) as broker:

@@ -167,3 +167,18 @@ def test_each_failure_is_told_once(run: Run) -> None:
         world.placement.search([])
 
     run(test)
+
+
+def test_a_partition_that_is_refused_keeps_no_other_from_being_placed(run: Run) -> None:
+    """What may not be read, or is of no topic that there can be, is told; the others of the lookup begin."""
+
+    async def test(world: World) -> None:
+        world.placement.search([T0, T1])
+        await settled()
+        await world.answer({T0: KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no"), T1: CommittedOffset(7)})
+        assert world.found == {T1: 7}
+        with pytest.raises(KafkaError, match="no"):
+            world.placement.search([])
+        world.placement.search([])
+
+    run(test)

@@ -663,6 +663,34 @@ async def test_a_key_keeps_its_partition_while_a_leader_is_being_looked_for() ->
         assert after == [*before, TopicPartition("t", 1)]
 
 
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not authorized to see topic 't'"),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "topic 't' does not exist any more"),
+    ],
+)
+async def test_a_record_fails_with_what_became_of_its_topic(code: ErrorCode, words: str) -> None:
+    """A right that was taken away meanwhile is not told as a topic that was deleted."""
+    with LogBroker(partitions=1) as broker:
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, ProducerSettings()) as producer:
+            await producer.require("t")
+            shown = broker.handlers[ApiKey.METADATA]
+
+            def refuse(request: Any, version: int) -> Any:
+                response = shown(request, version)
+                for topic in response.topics:
+                    topic.error_code, topic.partitions = code, []
+                return response
+
+            broker.handlers[ApiKey.METADATA] = refuse
+            broker.fail_next[ApiKey.PRODUCE] = [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 1000
+            with pytest.raises(KafkaError, match=words) as failed:
+                await (await producer.send("t", b"value")).place()
+            assert failed.value.code is code
+            producer._failure = None
+
+
 async def test_one_partition_without_a_leader_holds_up_no_other() -> None:
     """And asks for metadata with growing pauses, not in a storm."""
     with LogBroker(partitions=2) as broker:

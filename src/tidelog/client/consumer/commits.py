@@ -19,7 +19,7 @@ from tidelog.client.offsets import (
     committed_request,
 )
 from tidelog.client.operations import Deadline
-from tidelog.client.views import partition_error
+from tidelog.client.views import partition_error, topic_error
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 
@@ -125,16 +125,17 @@ class Commits:
     async def _refuse_unknown_topics(
         self, offsets: Collection[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, KafkaError]:
-        """The partitions of topics that do not exist: they must not keep the others' offsets from being committed."""
+        """The partitions of topics that do not exist, or may not be seen: they must not keep the others' offsets from
+        being committed. One error a topic."""
         unknown = {tp.topic for tp in offsets} - self._routing.topics.keys()
         if not unknown:
             return {}
-        await self._cluster.run(self._routing.refresh(unknown, deadline))
-        return {
-            tp: partition_error(tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{tp.topic}' does not exist")
-            for tp in offsets
-            if tp.topic not in self._routing.topics
+        errors = await self._cluster.run(self._routing.refresh(unknown, deadline))
+        refused = {
+            topic: topic_error(topic, errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            for topic in unknown - self._routing.topics.keys()
         }
+        return {tp: refused[tp.topic] for tp in offsets if tp.topic in refused}
 
     def _refuse_replaced_topics(
         self, offsets: Collection[TopicPartition], topics_read: Mapping[str, TopicId]

@@ -42,7 +42,8 @@ from tidelog.client.coordination import CoordinatorConnection
 from tidelog.client.errors import ClientError
 from tidelog.client.fetching import FetchedData
 from tidelog.client.offsets import CommittedOffset, GroupMember, OffsetFound, judged_offsets, list_offsets
-from tidelog.model.errors import KafkaError
+from tidelog.client.views import topic_error
+from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 
 LOOK_INTERVAL_S: Final = 1.0
@@ -83,6 +84,10 @@ class Consumer:
         self._pattern: re.Pattern[str] | None = None
         self._is_unmatched = False
         """Whether the pattern has not been matched with what topics there are."""
+        self._refused: dict[str, ErrorCode] = {}
+        """[topic that is subscribed to] -> why it cannot be read, as Metadata said last."""
+        self._refusals: list[KafkaError] = []
+        """News of these; each `poll` raises one."""
         self._look = asyncio.Event()
         """Set: the topics are to be asked for now."""
         self._in_hand: tuple[TopicPartition, int] | None = None
@@ -125,6 +130,7 @@ class Consumer:
         by_server = topics if isinstance(topics, SubscriptionPattern) else None
         if by_server is not None and self._settings.protocol is not GroupProtocol.CONSUMER:
             raise ValueError("a SubscriptionPattern needs protocol='consumer'; re.compile(...) works in any group")
+        self._refused, self._refusals = {}, []
         self._pattern = topics if isinstance(topics, re.Pattern) else None
         self._is_unmatched = self._pattern is not None
         if not isinstance(topics, (SubscriptionPattern, re.Pattern)):
@@ -256,13 +262,16 @@ class Consumer:
         return self._ownership.changing or rebalancing
 
     def _settle_if_needed(self) -> bool:
-        """Starts to rebalance and to find positions, if there is need; raises what that failed with.
+        """Starts to rebalance and to find positions, if there is need; raises what that failed with, and which topic
+        may not be read.
 
         It is a task of its own because a poll that times out must not undo half of a rebalance.
         """
         if self._settling is not None and self._settling.done():
             task, self._settling = self._settling, None
             task.result()
+        if self._refusals:
+            raise self._refusals.pop(0)
         self._ownership.find_positions()
         needed = self._membership is not None and self._membership.unsettled and not self._is_unmatched
         if not needed or self._settling is not None:
@@ -478,7 +487,8 @@ class Consumer:
         assert self._membership is not None
         pattern, views = self._pattern, self._routing.topics
         named = None if pattern else sorted({*self._topics, *laid_out})
-        await self._cluster.run(self._routing.refresh(named, self._routing.deadline()))
+        errors = await self._cluster.run(self._routing.refresh(named, self._routing.deadline()))
+        self._take_refusals(errors)
         if pattern is not None and pattern is self._pattern:
             found = tuple(matching(pattern, views))
             if found != self._topics or self._is_unmatched:
@@ -490,6 +500,15 @@ class Consumer:
         if any(counts[name] != count for name, count in laid_out.items()):
             self._membership.layout_changed()
         return 0 in counts.values()
+
+    def _take_refusals(self, errors: Mapping[str, ErrorCode]) -> None:
+        """Has `poll` raise which topics cannot be read, such as those that the caller has no right to; each once."""
+        refused = {name: code for name, code in errors.items() if name in self._topics and not code.retriable}
+        news = [topic_error(name, code) for name, code in refused.items() if self._refused.get(name) is not code]
+        self._refused = refused
+        if news:
+            self._refusals += news
+            self._fetcher.wake()
 
     async def close(self) -> None:
         """Commits what was given, where commits are automatic, leaves the group at once, and stops fetching.

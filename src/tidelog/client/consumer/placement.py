@@ -24,7 +24,7 @@ from tidelog.client.consumer.commits import NOT_A_MEMBER, Commits
 from tidelog.client.consumer.settings import AutoOffsetReset, ConsumerSettings
 from tidelog.client.errors import ConnectionFailed, NoOffset, RequestTimedOut
 from tidelog.client.offsets import CommittedOffset, list_offsets
-from tidelog.client.views import partition_error
+from tidelog.client.views import partition_error, topic_error
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicId, TopicPartition
 
@@ -164,9 +164,11 @@ class Placement:
             error = answers[topic_partition]
             assert isinstance(error, KafkaError)
             if error.code is not ErrorCode.UNSTABLE_OFFSET_COMMIT and not error.code.retriable:
-                raise error
-            # A transaction has it in hand, which may be open for as long as its producer wants; or its topic is new.
-            self._later([topic_partition], search, error)
+                self._fail([topic_partition], search, error)
+            else:
+                # A transaction has it in hand, which may be open for as long as its producer wants; or its topic is
+                # new.
+                self._later([topic_partition], search, error)
         for topic_partition, answer in answers.items():
             if isinstance(answer, CommittedOffset):
                 self._found(topic_partition, answer, search, is_committed=True)
@@ -174,8 +176,13 @@ class Placement:
 
     async def _ask_leaders(self, partitions: list[TopicPartition], search: Search) -> None:
         topics = {tp.topic for tp in partitions if self._routing.leader(tp) is None}
+        errors: dict[str, ErrorCode] = {}
         if topics:
-            await self._cluster.run(self._routing.refresh(topics, self._routing.deadline(LEADER_S_MAX)))
+            errors = await self._cluster.run(self._routing.refresh(topics, self._routing.deadline(LEADER_S_MAX)))
+        for topic, code in errors.items():
+            if not code.retriable:
+                mine = [tp for tp in partitions if tp.topic == topic]
+                self._fail(mine, search, topic_error(topic, code))
         reset = EARLIEST_TIMESTAMP
         if self._settings.auto_offset_reset is not AutoOffsetReset.EARLIEST:
             reset = LATEST_TIMESTAMP

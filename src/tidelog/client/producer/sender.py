@@ -34,7 +34,7 @@ from tidelog.client.producer.topics_in_use import TopicsInUse
 from tidelog.client.producer.transactions import TransactionManager
 from tidelog.client.producing import Produced, ProducedBatch, names_by_id, produce_request, produced
 from tidelog.client.transaction_versions import PRODUCE_EXPLICIT_MAX
-from tidelog.client.views import partition_error
+from tidelog.client.views import partition_error, topic_error
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.protocol import messages
@@ -510,8 +510,9 @@ class Sender:
             gone = self._unknown[topic] > UNKNOWN_TOPIC_REFRESHES_MAX
             if gone or (code is not ErrorCode.NONE and not code.retriable):
                 queue.close()
+                is_deleted = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                text = f"topic '{topic}' does not exist any more" if is_deleted else topic_error(topic, code).message
                 for batch in list(queue.waiting):
-                    text = f"topic '{topic}' does not exist any more"
                     self._give_up(queue, batch, partition_error(batch.topic_partition, code, text))
         self._wake.set()
 
