@@ -675,6 +675,20 @@ async def test_offsets_of_a_topic_that_may_not_be_read_are_refused_as_such() -> 
             assert denied.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
+async def test_a_right_to_the_group_that_was_taken_away_for_a_while_ends_no_membership() -> None:
+    """What a heartbeat is refused with is told once; Java's consumer goes on with its next poll, too."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        async with consuming(broker) as consumer:
+            assert await read(consumer, 1) == [(0, 0)]
+            broker.fail_next[ApiKey.HEARTBEAT] = [ErrorCode.GROUP_AUTHORIZATION_FAILED]
+            with pytest.raises(KafkaError) as refused:
+                await consumer.poll(timeout_s=180)
+            assert refused.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+            broker.append(0, 1)
+            assert await read(consumer, 1) == [(0, 1)]
+
+
 async def test_a_topic_that_is_gone_keeps_no_others_offsets_from_being_committed() -> None:
     """Its own are refused, and told to a caller that commits by hand."""
     with GroupBroker(partitions=1) as broker:

@@ -78,6 +78,7 @@ class ClassicMembership:
         self._lost = False
         """Whether what we own is perhaps others' already: it is dropped before anything is owned anew."""
         self._failure: Exception | None = None
+        """What a heartbeat was refused with, until the caller is told; Fenced for good."""
         self._leads = False
         self._laid_out: Mapping[str, int] | None = None
         self._in_join = False
@@ -129,7 +130,10 @@ class ClassicMembership:
         attempt = 0
         while self.unsettled:
             if self._failure is not None:
-                raise self._failure
+                failure = self._failure
+                if not isinstance(failure, Fenced):
+                    self._failure = None  # It may pass: the next heartbeat says whether it has.
+                raise failure
             await self._prepare()
             self._rejoin = False
             try:
