@@ -112,7 +112,8 @@ class Cluster:
             if deadline.remaining_s <= 0:
                 # A request without time would only cost the connection that others use.
                 raise RequestTimedOut(f"{call.address} did not answer within {call.timeout_s:g} s")
-            return await connection.request(call.message, timeout_s=deadline.remaining_s)
+            is_large = call.purpose is Purpose.FETCH
+            return await connection.request(call.message, timeout_s=deadline.remaining_s, is_large=is_large)
         except ClientError as error:
             return error.about(broker=str(call.address))
 

@@ -51,6 +51,8 @@ class Connection(asyncio.BufferedProtocol):
         self._frame: bytearray | memoryview | None = None
         self._view = memoryview(self._prefix)
         self._filled = 0
+        self._large: tuple[asyncio.Timeout, float] | None = None
+        """The limit of the request whose answer may be large, and the seconds that it has from each byte on."""
         self._error: ClientError | None = None
 
     @classmethod
@@ -115,22 +117,31 @@ class Connection(asyncio.BufferedProtocol):
         """What the cluster has agreed on, [feature] -> level."""
         return self._exchange.features
 
-    async def request(self, message: Any, version: int | None = None, *, timeout_s: float = 30.0) -> Any:
+    async def request(
+        self, message: Any, version: int | None = None, *, timeout_s: float = 30.0, is_large: bool = False
+    ) -> Any:
         """Sends a request and waits for its answer; None for one that has none (acks=0).
 
-        A broker that has asked for a pause gets none before it is over; `timeout_s` begins after that.
+        A broker that has asked for a pause gets none before it is over; `timeout_s` begins after that, and anew with
+        each part that arrives of an answer that `is_large`: how long that takes is up to the way. There is one such
+        request at a time.
         RequestTimedOut closes the connection: whether the request was carried out is then unknown, and an answer that
         comes late must not be waited for by others. Cancelling leaves the connection as it is.
         """
         if (pause_s := self._throttles.left_s(self.address)) > 0:
             await asyncio.sleep(pause_s)
         try:
-            async with asyncio.timeout(timeout_s), self._slots:
+            async with asyncio.timeout(timeout_s) as limit, self._slots:
                 await self._writable.wait()
                 future = self._send(message, version)
+                if is_large:
+                    self._large = limit, timeout_s
                 return None if future is None else await future
         except TimeoutError as error:
             raise self._fail(RequestTimedOut(f"{self.address} did not answer within {timeout_s:g} s")) from error
+        finally:
+            if is_large:
+                self._large = None
 
     def _send(self, message: Any, version: int | None) -> asyncio.Future[Any] | None:
         if self._error is not None or self._transport is None or self.closed:
@@ -197,6 +208,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._filled += nbytes
+        if self._large is not None and not self._large[0].expired():
+            limit, timeout_s = self._large
+            limit.reschedule(asyncio.get_running_loop().time() + timeout_s)
         if self._filled < len(self._view):
             return
         self._filled = 0

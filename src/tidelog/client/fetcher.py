@@ -59,7 +59,8 @@ BUFFERED_BYTES_MAX: Final = 64 << 20
 REFRESH_S_MAX: Final = 10.0
 """How long one refresh of leaders may take, over all brokers."""
 ANSWER_S_MAX: Final = 10.0
-"""How long a leader may take beyond max_wait_ms: one that hangs, and does not lead any more, must be left soon."""
+"""How long a leader may take beyond max_wait_ms before something of its answer arrives, and then more of it: one that
+hangs, and does not lead any more, must be left soon, but a large answer takes long on a slow way."""
 END_S_MAX: Final = 1.0
 """How long a broker may take to answer that a session has ended, before `close` goes on without its answer."""
 RETRY_S_MAX: Final = 60.0

@@ -23,7 +23,8 @@ class Purpose(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """One request for one broker. `timeout_s` bounds connecting, sending and waiting together."""
+    """One request for one broker. `timeout_s` bounds connecting, sending and waiting together; of a fetch, until its
+    answer begins to arrive, and then each wait for more of it."""
 
     address: Address
     message: Any

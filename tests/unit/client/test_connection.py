@@ -25,7 +25,7 @@ from tidelog.client.offsets import OffsetFound, list_offsets
 from tidelog.client.operations import Call
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicPartition
-from tidelog.protocol import messages
+from tidelog.protocol import framing, messages
 from tidelog.protocol.apis import ApiKey
 
 
@@ -93,6 +93,30 @@ async def test_a_timeout_closes_the_connection_and_fails_the_others() -> None:
             await other
         with pytest.raises(ConnectionFailed):
             await connection.request(question())
+
+
+async def test_a_large_answer_may_take_as_long_as_something_of_it_arrives() -> None:
+    """By a slow way 50 MiB take longer than a broker may take to answer. One that was given up, and asked for again by
+    another connection, would never arrive."""
+    with ScriptedBroker({ApiKey.LIST_OFFSETS: lambda request, version: SILENCE}) as broker:
+        connection = await connect(broker)
+        loop, limit_s = asyncio.get_running_loop(), 180.0
+        asked = asyncio.create_task(connection.request(question(), timeout_s=limit_s, is_large=True))
+        await eventually(lambda: bool(broker.asked(ApiKey.LIST_OFFSETS)))
+        (correlation_id,) = connection._waiting
+        response, version = messages.ListOffsetsResponse(topics=[]), broker.asked_versions(ApiKey.LIST_OFFSETS)[0]
+        frame = b"".join(map(bytes, framing.encode_response(ApiKey.LIST_OFFSETS, version, correlation_id, response)))
+        for arrived in range(len(frame)):
+            assert connection._large is not None
+            limit, before = connection._large[0], loop.time()
+            connection.get_buffer(-1)[:1] = frame[arrived : arrived + 1]
+            connection.buffer_updated(1)
+            assert (limit.when() or 0) >= before + limit_s
+        assert (await asked).topics == []
+        assert connection._large is None
+        with pytest.raises(RequestTimedOut):
+            await connection.request(question(), timeout_s=0.01, is_large=True)
+        assert connection.closed
 
 
 async def test_cancelling_a_request_leaves_the_connection_to_others() -> None:
