@@ -1133,6 +1133,22 @@ async def test_closing_waits_not_for_ever_for_the_commit_of_what_was_left() -> N
         assert len(asyncio.all_tasks()) == 1
 
 
+async def test_a_poll_without_time_gives_what_has_arrived() -> None:
+    """It also sends the next fetch first, which takes a turn of the loop, and with it all the time."""
+    with GroupBroker(partitions=2) as broker:
+        broker.append(0, 1)
+        broker.append(1, 1)
+        async with Cluster(broker.bootstrap) as cluster, Consumer(cluster, settings=EARLIEST) as consumer:
+            consumer.assign([T0, T1])
+            first = await consumer.poll(timeout_s=180)
+            assert first is not None
+            await eventually(lambda: any(task.done() for task in consumer._fetcher._busy))
+            second = await consumer.poll(timeout_s=0)
+            assert second is not None
+            assert {first.topic_partition, second.topic_partition} == {T0, T1}
+            assert await consumer.poll(timeout_s=0) is None
+
+
 async def test_cancelling_a_poll_loses_nothing() -> None:
     """What it would have given comes with the next one; closing ends every task."""
     with GroupBroker(partitions=1) as broker:

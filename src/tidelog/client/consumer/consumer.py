@@ -224,6 +224,9 @@ class Consumer:
         except TimeoutError:
             if not waiting.expired():
                 raise  # A listener's own.
+            # A poll without time has sent the next fetches, and looked for nothing.
+            if not self._begins_to_settle():
+                data = self._take()
         finally:
             if self._membership is not None:
                 self._membership.polled(False)
@@ -240,16 +243,23 @@ class Consumer:
     async def _next(self) -> FetchedData:
         while True:
             await self._fetcher.advance()
-            if self._closing:
-                raise RuntimeError("the consumer is closed")
-            if self._settle_if_needed():
+            if self._begins_to_settle():
                 # It begins before anything is given out: of partitions that are others' already, nothing is.
                 await asyncio.sleep(0)
-            if not self._held_back:
-                data = self._fetcher.take(self._settings.max_poll_records)
-                if data is not None:
-                    return data
+            data = self._take()
+            if data is not None:
+                return data
             await self._fetcher.wait()
+
+    def _take(self) -> FetchedData | None:
+        """What has arrived, where it may be given out."""
+        return None if self._held_back else self._fetcher.take(self._settings.max_poll_records)
+
+    def _begins_to_settle(self) -> bool:
+        """Whether a rebalance begins just now; RuntimeError where the consumer is closed."""
+        if self._closing:
+            raise RuntimeError("the consumer is closed")
+        return self._settle_if_needed()
 
     @property
     def _held_back(self) -> bool:
