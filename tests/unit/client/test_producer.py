@@ -299,6 +299,20 @@ async def test_memory_is_bounded_and_senders_wait() -> None:
         assert broker.end(0) == 200
 
 
+@pytest.mark.parametrize("size", [400, 800])
+async def test_who_waits_for_room_waits_for_no_lingering_batch(size: int) -> None:
+    """What fills the memory is sent at once: it can have no more records before it has gone."""
+    settings = ProducerSettings(linger_ms=3_600_000, buffer_memory=1000)
+    with LogBroker(partitions=1) as broker:
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, settings) as producer:
+            for _ in range(10):
+                async with asyncio.timeout(180):
+                    await producer.send("t", bytes(size))
+                await asyncio.sleep(0.001)  # The sender has looked at what there is.
+            await producer.flush()
+        assert len(broker.records(0)) == 10
+
+
 async def test_a_topic_or_partition_that_is_not_there_is_refused_at_once() -> None:
     """The error comes from send, not from a batch much later."""
     with LogBroker(partitions=2) as broker:

@@ -189,9 +189,11 @@ class Producer:
 
     async def _wait_for_room(self, size: int) -> None:
         statistics = self._sender.statistics
-        while statistics.bytes_waiting and statistics.bytes_waiting + size > self._settings.buffer_memory:
-            self._sender.room.clear()
-            await self._sender.room.wait()
+        # What lingers is to go: it can have no more records before there is room.
+        with self._sender.without_linger():
+            while statistics.bytes_waiting and statistics.bytes_waiting + size > self._settings.buffer_memory:
+                self._sender.room.clear()
+                await self._sender.room.wait()
 
     async def _waited(self, waiting: Coroutine[Any, Any, T]) -> T:
         """What `send` waits for; raises where the producer, or the transaction, has ended meanwhile."""

@@ -114,7 +114,8 @@ class Sender:
         """Set when bytes were freed."""
         self._idle = asyncio.Event()
         self._idle.set()
-        self.flushing = 0
+        self._hurried = 0
+        """How many wait for what lingers."""
         self._aborting = False
         self.failure: Exception | None = None
         """The first since it was last taken."""
@@ -190,7 +191,7 @@ class Sender:
     async def flush(self) -> None:
         """Waits until every record sent so far is acknowledged or has failed, whatever else is sent meanwhile."""
         waiting = {batch.done for queue in self._active.values() for batch in queue.all_batches}
-        with self._flushing():
+        with self.without_linger():
             while waiting:
                 done, _ = await asyncio.wait(waiting)
                 ended = [each.result() for each in done if each.exception() is None]
@@ -199,20 +200,20 @@ class Sender:
 
     async def drain(self) -> None:
         """Waits until there is no record that is not acknowledged and has not failed."""
-        with self._flushing():
+        with self.without_linger():
             # A `send` that waited for room wakes in the same turn as this drain, and may queue another record first.
             while not self._idle.is_set():
                 await self._idle.wait()
 
     @contextlib.contextmanager
-    def _flushing(self) -> Iterator[None]:
+    def without_linger(self) -> Iterator[None]:
         """Meanwhile nothing lingers."""
-        self.flushing += 1
+        self._hurried += 1
         self._wake.set()
         try:
             yield
         finally:
-            self.flushing -= 1
+            self._hurried -= 1
 
     async def drop(self) -> None:
         """Fails what is not on its way, and waits for what is, which is not tried again."""
@@ -239,7 +240,7 @@ class Sender:
             now = time.monotonic()
             is_pressed = self.statistics.bytes_waiting >= self._settings.buffer_memory // 2
             for queue in list(self._active.values()):
-                if queue.open is not None and (self.flushing or is_pressed or queue.open.ready_at <= now):
+                if queue.open is not None and (self._hurried or is_pressed or queue.open.ready_at <= now):
                     queue.close()
                 for batch in queue.expired(now):
                     self._give_up(queue, batch, self._reason_of(queue))
