@@ -112,7 +112,7 @@ EXPLANATIONS: Final[Mapping[ErrorCode, Explanation]] = MappingProxyType(
         ErrorCode.INVALID_PRODUCER_EPOCH: Explanation("a later epoch of this producer has written already", _STOP),
         ErrorCode.INVALID_TXN_STATE: Explanation("that is not due in the transaction's state", "abort, and begin anew"),
         ErrorCode.INVALID_PRODUCER_ID_MAPPING: Explanation(
-            "the transactional id has another producer id now", "make a new producer"
+            "the transactional id was not used for long, or has another producer id now", "abort, and begin anew"
         ),
         ErrorCode.INVALID_TRANSACTION_TIMEOUT: Explanation(
             "the transaction timeout is above the broker's transaction.max.timeout.ms", "lower it"

@@ -340,6 +340,46 @@ async def test_a_transaction_that_was_refused_as_a_whole_is_not_ended() -> None:
         assert broker.ended == [True]
 
 
+@pytest.mark.parametrize("at", [ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.PRODUCE, ApiKey.END_TXN])
+async def test_a_producer_whose_id_has_expired_aborts_and_goes_on(at: ApiKey) -> None:
+    """A coordinator forgets an id that was not used for a week (transactional.id.expiration.ms). It has nothing to
+    abort; the id is taken anew, in the former name: had another producer taken it, this one would be fenced."""
+    with GroupBroker(partitions=1) as broker:
+        broker.transaction_version = 2 if at is ApiKey.PRODUCE else 1
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, SETTINGS) as producer:
+            broker.fail_next[at] = [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+            if at is ApiKey.PRODUCE:
+                broker.fail_next[ApiKey.END_TXN] = [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+            await producer.begin()
+            await producer.send("t", b"a", partition=0)
+            with pytest.raises((TransactionFailed, KafkaError)):
+                await producer.commit()
+            await producer.abort()
+            async with producer.transaction():
+                await producer.send("t", b"b", partition=0)
+            assert not broker.fail_next[at]
+        assert broker.ended == [True]
+        taken = [(each.producer_id, each.producer_epoch) for each in broker.asked(ApiKey.INIT_PRODUCER_ID)]
+        assert taken == [(-1, -1), (42, 1)]
+
+
+async def test_a_producer_whose_id_another_one_has_is_fenced() -> None:
+    """What it is told first may also mean that its id has expired; as it takes the id anew it hears the truth."""
+    with GroupBroker(partitions=1) as broker:
+        broker.transaction_version = 1
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, SETTINGS) as producer:
+            broker.fail_next[ApiKey.ADD_PARTITIONS_TO_TXN] = [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+            broker.fail_next[ApiKey.INIT_PRODUCER_ID] = [ErrorCode.PRODUCER_FENCED]
+            await producer.begin()
+            await producer.send("t", b"a", partition=0)
+            with pytest.raises(TransactionFailed):
+                await producer.commit()
+            with pytest.raises(Fenced):
+                await producer.abort()
+            with pytest.raises(Fenced):
+                await producer.begin()
+
+
 class Held:
     """Requests of one API, which are answered once `may_go` is set."""
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -34,6 +35,8 @@ from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
+logger: Final = logging.getLogger(__name__)
+
 FEATURE: Final = "transaction.version"
 IMPLICIT: Final = 2
 """The level of the feature from which on partitions are added by producing to them."""
@@ -50,7 +53,12 @@ _FENCED: Final = frozenset(
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     }
 )
-"""After these no further request of this producer can succeed."""
+"""After these no further request of this producer can succeed, but for `_FORGOTTEN`."""
+_FORGOTTEN: Final = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+"""The coordinator does not know the producer id: it forgets a transactional id that was not used for long
+(transactional.id.expiration.ms). Or another producer has the id: then taking it anew by the former one is refused."""
+_NAMES_FORMER_SINCE: Final = 3
+"""From this version of InitProducerId on a producer says which id and epoch it had (KIP-360)."""
 _AGAIN: Final = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -102,6 +110,8 @@ class TransactionManager:
         self._begun = False
         """Whether the coordinator may know of the transaction."""
         self._needs_new_epoch = False
+        self._names_former = False
+        """Whether the coordinator tells a producer that was fenced so when it takes its id anew."""
         self._is_commit_open = False
         """Whether a commit was sent whose answer is not known: the coordinator may have carried it out."""
         self.was_committed = False
@@ -119,7 +129,8 @@ class TransactionManager:
 
         def build(version: int) -> Any:
             request = kind(transactional_id=self._id, transaction_timeout_ms=self._timeout_ms)
-            if version >= 3:
+            self._names_former = version >= _NAMES_FORMER_SINCE
+            if self._names_former:
                 # With its former epoch a producer that was fenced meanwhile is told so (KIP-360).
                 request.producer_id, request.producer_epoch = producer_id, producer_epoch
             return request
@@ -291,7 +302,12 @@ class TransactionManager:
         former = (self.producer_id, self.producer_epoch)
         self.was_committed = False
         if self._begun:
-            await self._say_how_it_ends(committed)
+            try:
+                await self._say_how_it_ends(committed)
+            except KafkaError as error:
+                if committed or self._begun:
+                    raise
+                logger.info("nothing to abort: transactional_id=%s error=%s", self._id, error)
         self._is_commit_open = False
         self._partitions.clear()
         self._added_groups.clear()
@@ -404,6 +420,10 @@ class TransactionManager:
 
     def _refused(self, codes: Collection[ErrorCode], what: str) -> Exception:
         fatal = _FENCED.intersection(codes)
+        if self._names_former and fatal == {_FORGOTTEN}:
+            # There is nothing to end. The end of the transaction takes the id anew.
+            fatal = frozenset()
+            self._begun, self._needs_new_epoch = False, True
         code = min(fatal or codes)
         text = f"transactional id '{self._id}' cannot {what}"
         error: KafkaError
