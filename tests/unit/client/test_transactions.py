@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.unit.client.group_broker import GroupBroker
-from tests.unit.client.scripted_broker import SILENCE
+from tests.unit.client.scripted_broker import DROP, SILENCE
 from tests.waiting import eventually
 
 from tidelog.client.cluster import Cluster
@@ -507,6 +507,33 @@ async def test_no_commit_after_offsets_whose_sender_was_cancelled(version: int) 
             finally:
                 held.may_go.set()
         assert broker.ended == [False, True]
+        assert [epoch for _, epoch, _, _ in producer_ids(broker)] == [2]
+
+
+async def test_offsets_that_no_coordinator_took_in_time_slip_into_no_later_transaction() -> None:
+    """The first attempt was lost on its way, and may arrive behind the transaction's end; what the last one was
+    answered says nothing about it."""
+    with GroupBroker(partitions=1) as broker:
+        broker.transaction_version = 1
+        taken = broker.handlers[ApiKey.TXN_OFFSET_COMMIT]
+
+        def refuse(request: Any, version: int) -> Any:
+            if len(broker.asked(ApiKey.TXN_OFFSET_COMMIT)) == 1:
+                return DROP
+            broker.fail_next[ApiKey.TXN_OFFSET_COMMIT] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+            return taken(request, version)
+
+        broker.handlers[ApiKey.TXN_OFFSET_COMMIT] = refuse
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, SETTINGS) as producer:
+            await producer.begin()
+            cluster.routing.operation_timeout_s = 0.5
+            with pytest.raises((KafkaError, ConnectionFailed)):
+                await producer.send_offsets({T0: 7}, GroupMember("g"))
+            cluster.routing.operation_timeout_s = 60
+            assert len(broker.asked(ApiKey.TXN_OFFSET_COMMIT)) > 1
+            await producer.abort()
+            async with producer.transaction():
+                await producer.send("t", b"a")
         assert [epoch for _, epoch, _, _ in producer_ids(broker)] == [2]
 
 

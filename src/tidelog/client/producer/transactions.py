@@ -199,8 +199,9 @@ class TransactionManager:
             try:
                 if offsets:
                     await self._tell_offsets(offsets, member)
-            except (ClientError, asyncio.CancelledError):
-                # They may arrive behind the transaction's end, and must not be taken for the next one's.
+            except (KafkaError, ClientError, asyncio.CancelledError):
+                # They may arrive behind the transaction's end, and must not be taken for the next one's: an attempt can
+                # have been lost before the one that was refused.
                 self._needs_new_epoch = True
                 self.break_off(TransactionFailed("its offsets were not answered"))
                 raise
