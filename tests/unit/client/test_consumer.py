@@ -18,13 +18,22 @@ from tests.waiting import eventually
 from tidelog.assignors.assignor import Assignment, Subscription
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumer import Consumer, ConsumerSettings, InvalidAssignment, RebalanceListener
+from tidelog.client.consumer import classic as classic_module
 from tidelog.client.consumer import consumer as consumer_module
 from tidelog.client.consumer.classic import ClassicMembership
 from tidelog.client.consumer.commits import Commits
 from tidelog.client.consumer.ownership import Ownership
 from tidelog.client.consumer.placement import Placement
 from tidelog.client.coordination import CoordinatorConnection
-from tidelog.client.errors import CommitRefused, Fenced, InvalidResponse, NoOffset, RequestTimedOut, TopicChanged
+from tidelog.client.errors import (
+    CommitRefused,
+    ConnectionFailed,
+    Fenced,
+    InvalidResponse,
+    NoOffset,
+    RequestTimedOut,
+    TopicChanged,
+)
 from tidelog.client.fetching import READ_COMMITTED, FetchSettings
 from tidelog.client.member_data import decode_subscription, encode_subscription
 from tidelog.client.offsets import CommittedOffset, GroupMember
@@ -673,6 +682,36 @@ async def test_offsets_of_a_topic_that_may_not_be_read_are_refused_as_such() -> 
             with pytest.raises(KafkaError, match="not authorized to see topic 't'") as denied:
                 await consumer.commit({T0: 1})
             assert denied.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+async def test_a_coordinator_that_is_away_for_long_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For longer than a join may take: `poll` goes on waiting, as Java's does, and the member joins in the end."""
+    monkeypatch.setattr(classic_module, "JOIN_GRACE_S", 0.01)
+    given_up: list[Exception] = []
+    asked = CoordinatorConnection.ask
+
+    async def ask(*arguments: Any, **more: Any) -> Any:
+        try:
+            return await asked(*arguments, **more)
+        except (ConnectionFailed, RequestTimedOut) as error:
+            given_up.append(error)
+            raise
+
+    monkeypatch.setattr(CoordinatorConnection, "ask", ask)
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        join = broker.handlers[ApiKey.JOIN_GROUP]
+        broker.handlers[ApiKey.JOIN_GROUP] = lambda request, version: DROP
+        async with consuming(broker, max_poll_interval_s=0.01) as consumer:
+            consumer._routing.operation_timeout_s = 0.05
+            polling = asyncio.create_task(consumer.poll(timeout_s=180))
+            await eventually(lambda: len(given_up) > 1 or polling.done())
+            consumer._routing.operation_timeout_s = 60
+            monkeypatch.setattr(classic_module, "JOIN_GRACE_S", 180)
+            broker.handlers[ApiKey.JOIN_GROUP] = join
+            batch = await polling
+            assert batch is not None
+            assert batch.topic_partition == T0
 
 
 async def test_a_right_to_the_group_that_was_taken_away_for_a_while_ends_no_membership() -> None:

@@ -137,7 +137,7 @@ class ClassicMembership:
             await self._prepare()
             self._rejoin = False
             try:
-                assigned = await self._join()
+                assigned = await self._join_if_reached()
                 if assigned is not None:
                     await self._adopt(assigned)
             except BaseException:
@@ -179,6 +179,16 @@ class ClassicMembership:
             # What this member gave up waits for its next owner, which gets it in the rebalance that begins now.
             self._ask_to_rejoin()
         await self._ownership.assign(assigned - owned, self._is_member)
+
+    async def _join_if_reached(self) -> frozenset[TopicPartition] | None:
+        """As `_join`; None also where no coordinator was reached in time, or the leader reaches no broker."""
+        try:
+            return await self._join()
+        except (KafkaError, ClientError) as error:
+            if self._routing.fail_fast or not error.retriable:
+                raise
+            logger.warning("join failed: group=%s error=%s", self._group, error)
+            return None
 
     async def _join(self) -> frozenset[TopicPartition] | None:
         """JoinGroup and SyncGroup: what is ours now, None where it must be tried again."""

@@ -193,7 +193,12 @@ class NextGenerationMembership:
         if self._names.keys() < target.keys():
             # Which topics a pattern has found, only the coordinator knows.
             topics = self._topics if self._pattern is None else None
-            await self._cluster.run(self._routing.refresh(topics, self._routing.deadline()))
+            try:
+                await self._cluster.run(self._routing.refresh(topics, self._routing.deadline()))
+            except (ConnectionFailed, RequestTimedOut) as error:
+                if self._routing.fail_fast:
+                    raise
+                logger.warning("topics not named: group=%s error=%s", self._group, error)
             self._names = self._names_of(target)
         return {
             TopicPartition(name, partition): topic_id
