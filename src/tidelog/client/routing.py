@@ -257,8 +257,16 @@ class Routing:
             else [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(topics)],
             allow_auto_topic_creation=create,
         )
-        response = yield from self.ask_any(request, deadline)
-        return self._take(response, whole=topics is None)
+        attempt = 0
+        while True:
+            response = yield from self.ask_any(request, deadline)
+            if response.brokers:
+                return self._take(response, whole=topics is None)
+            # It has just started, and was told nothing yet: its topics are not gone.
+            self._behind = self._answered_last
+            attempt += 1
+            if not (yield from self.pause(attempt, deadline)):
+                raise ConnectionFailed(f"{self._answered_last} knows of no brokers yet")
 
     def _take(self, response: Any, *, whole: bool) -> dict[str, ErrorCode]:
         self.cluster_id = response.cluster_id

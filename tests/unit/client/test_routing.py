@@ -461,6 +461,28 @@ def test_of_a_topic_that_a_broker_does_not_know_another_broker_is_asked() -> Non
     assert TWO in [address for address, _ in world.asked]
 
 
+@pytest.mark.parametrize("topics", [None, ["t"]])
+def test_a_broker_that_knows_of_no_brokers_says_nothing_of_topics(topics: list[str] | None) -> None:
+    """Kafka's, with ZooKeeper, answers so when it has just started: its topics are not gone. Another one is asked, or
+    the same one later."""
+    is_new: set[Address] = set()
+
+    def answer(address: Address, message: Any) -> Any:
+        return messages.MetadataResponse(brokers=[], topics=[]) if address in is_new else metadata({0: 1})
+
+    world = World(answer)
+    world.run(world.routing.refresh(None, world.routing.deadline()))
+    is_new = {SEED, ONE}
+    world.asked.clear()
+    assert world.run(world.routing.refresh(topics, world.routing.deadline())) == {}
+    assert world.asked_of(messages.MetadataRequest) == [ONE, TWO]
+    assert world.routing.leader(tp(0)) is not None
+    is_new.add(TWO)
+    with pytest.raises(ConnectionFailed, match="knows of no brokers"):
+        world.run(world.routing.refresh(topics, world.routing.deadline()))
+    assert world.routing.leader(tp(0)) is not None
+
+
 def test_leader_epochs_of_another_topic_begin_anew() -> None:
     """One that was deleted and made again, which has another id."""
     epochs = {bytes(range(16)): 5, bytes(range(1, 17)): 0}
