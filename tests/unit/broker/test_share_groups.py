@@ -13,7 +13,7 @@ from tests.waiting import eventually
 
 from tidelog.broker.cluster.metadata_cache import MetadataCache
 from tidelog.broker.deferred import Deferred
-from tidelog.coordinator.groups.share.events import PrepareOffsets
+from tidelog.coordinator.groups.share.events import PrepareOffsets, StateDeleted
 from tidelog.coordinator.share_state.events import DeleteState, InitializeState, ShareKey, WriteState
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicId
@@ -210,6 +210,56 @@ def test_a_deletion_that_failed_half_way_is_ended_by_the_next_one(tmp_path: Path
             assert await delete() == ErrorCode.NONE
             later = await Member(topic, "later").join()
             assert await later.acquire() == [(0, 9, 1)]
+
+    run(check())
+
+
+def test_a_deletion_that_ended_behind_a_new_members_start_leaves_no_partition_without_state(tmp_path: Path) -> None:
+    """The answer is lost, too, and the group's coordinator cannot be told at once: it has noted that state was made,
+    which is gone. Members go on all the same."""
+
+    async def check() -> None:
+        async with shared_topic(tmp_path) as topic:
+            connection = await topic.brokers.connect(0)
+            former = await Member(topic, "former").join()
+            await topic.produce(10)
+            former.member_epoch = -1
+            await former.heartbeat()
+            requests = topic.brokers.running[0].node.sharing.offsets._requests
+            ask = requests.ask
+            held: list[tuple[Any, Deferred[Any]]] = []
+
+            def hold(event: Any) -> Deferred[Any]:
+                if not isinstance(event, DeleteState):
+                    return ask(event)
+                held.append((event, Deferred()))
+                return held[-1][1]
+
+            groups = topic.brokers.running[0].node.groups
+            ask_group = groups.ask
+            refusals = 0
+
+            def refuse_once(group: str, make: Any) -> Deferred[Any]:
+                nonlocal refusals
+                if isinstance(make(0), StateDeleted) and not refusals:
+                    refusals += 1
+                    return Deferred.failed(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+                return ask_group(group, make)
+
+            groups.ask = refuse_once  # type: ignore[method-assign]
+            requests.ask = hold  # type: ignore[method-assign]
+            deletion = asyncio.ensure_future(connection.request(messages.DeleteGroupsRequest(groups_names=["g"])))
+            await eventually(lambda: len(held) == 1)
+            later = await Member(topic, "later").join()
+            gone: list[Any] = []
+            ask(held[0][0]).on_complete(gone.append)
+            await eventually(lambda: bool(gone))
+            held[0][1].fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            assert (await deletion).results[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert refusals == 1
+            await later.heartbeat()
+            answer = await until(later.fetch, lambda answer: not answer.error_code)
+            assert [(each.first_offset, each.last_offset) for each in answer.acquired_records] == [(0, 9)]
 
     run(check())
 

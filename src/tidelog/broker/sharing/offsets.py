@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tidelog.broker.sharing.surroundings import Surroundings
 
 TELL_AGAIN_MS: Final = 200
-"""Between two attempts to write down that state is made."""
+"""Between two attempts to write down that state is made, or gone."""
 Outcome = StateReply | KafkaError
 ByKey = dict[ShareKey, Outcome]
 
@@ -108,7 +108,7 @@ class ShareOffsets:
 
         return self._requests.ask_each(events).and_then(tell)
 
-    def _tell(self, group: str, make: Callable[[int], StateInitialized]) -> Deferred[Any]:
+    def _tell(self, group: str, make: Callable[[int], StateInitialized | StateDeleted]) -> Deferred[Any]:
         """Tells the group's coordinator, again for a while where it cannot write or load just now."""
         told: Deferred[Any] = Deferred()
         deadline_ms = self._node.clock.monotonic_ms() + GIVE_UP_AFTER_MS
@@ -180,11 +180,11 @@ class ShareOffsets:
                 if isinstance(outcome, KafkaError):
                     errors[key.topic_id] = outcome
             gone = [topic_id for topic_id, error in errors.items() if error is None]
+            failed = [topic_id for topic_id, error in errors.items() if error is not None]
             told: Deferred[dict[TopicId, KafkaError | None]] = Deferred()
-            asked: Deferred[Any] = self._node.groups.ask(
-                group, lambda request_id: StateDeleted(request_id, group, gone)
+            self._tell(group, lambda request_id: StateDeleted(request_id, group, gone, failed)).on_complete(
+                lambda _: told.complete(errors)
             )
-            asked.on_complete(lambda _: told.complete(errors))
             return told
 
         return self._requests.ask_each(events).and_then(tell)

@@ -151,11 +151,13 @@ class PrepareDeletion:
 
 @value
 class StateDeleted:
-    """The share coordinator has forgotten these topics. Answered by Done."""
+    """What the share coordinator was asked to forget is forgotten, or has failed. Answered by Done."""
 
     request_id: int
     group: str
     topics: Sequence[TopicId]
+    failed: Sequence[TopicId] = ()
+    """Some or all of their state may be gone."""
 
 
 @value

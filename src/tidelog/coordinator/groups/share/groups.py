@@ -211,9 +211,10 @@ class ShareGroups(ModernGroups[ShareGroup, ShareTurn]):
         result.replies.append((event.request_id, reply))
 
     def _deleted(self, now_ms: int, event: StateDeleted, result: GroupResult) -> None:
+        """State that members have wanted meanwhile may have been made before the deletion: it is asked for again."""
         group = self._find(event.group)
         if group is not None:
-            after = group.stored.deletion_begun(event.topics).deleted(event.topics)
+            after = group.stored.deletion_begun([*event.topics, *event.failed]).deleted(event.topics)
             if after != group.stored:
                 result.writes.append(records.stored_state(event.group, after))
         result.replies.append((event.request_id, Done()))
