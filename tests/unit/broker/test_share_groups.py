@@ -199,7 +199,7 @@ def test_a_deletion_that_failed_half_way_is_ended_by_the_next_one(tmp_path: Path
             requests = topic.brokers.running[0].node.sharing.offsets._requests
             ask = requests.ask
 
-            def fail(event: Any) -> Deferred[Any]:
+            def fail(event: Any, *_: Any) -> Deferred[Any]:
                 del requests.ask
                 assert isinstance(event, DeleteState)
                 return Deferred.failed(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -229,7 +229,7 @@ def test_a_deletion_that_ended_behind_a_new_members_start_leaves_no_partition_wi
             ask = requests.ask
             held: list[tuple[Any, Deferred[Any]]] = []
 
-            def hold(event: Any) -> Deferred[Any]:
+            def hold(event: Any, *_: Any) -> Deferred[Any]:
                 if not isinstance(event, DeleteState):
                     return ask(event)
                 held.append((event, Deferred()))
@@ -264,6 +264,43 @@ def test_a_deletion_that_ended_behind_a_new_members_start_leaves_no_partition_wi
     run(check())
 
 
+def test_a_deletion_is_not_asked_again_once_the_groups_coordinator_has_moved(tmp_path: Path) -> None:
+    """The next coordinator serves members, and would not hear that what was made for them is gone."""
+
+    async def check() -> None:
+        async with shared_topic(tmp_path) as topic:
+            connection = await topic.brokers.connect(0)
+            former = await Member(topic, "former").join()
+            await topic.produce(10)
+            former.member_epoch = -1
+            await former.heartbeat()
+            node = topic.brokers.running[0].node
+            requests = node.sharing.offsets._requests
+            ask_once = requests._ask_once
+            is_reached = False
+            tries = 0
+
+            def refuse(event: Any) -> Deferred[Any]:
+                nonlocal tries
+                if not isinstance(event, DeleteState) or is_reached:
+                    return ask_once(event)
+                tries += 1
+                return Deferred.failed(KafkaError(ErrorCode.NOT_COORDINATOR))
+
+            requests._ask_once = refuse  # type: ignore[method-assign]
+            deletion = asyncio.ensure_future(connection.request(messages.DeleteGroupsRequest(groups_names=["g"])))
+            await eventually(lambda: tries > 0)
+            shards = node.groups.shards
+            shards._abandon(shards.ready(shards.partition_of("g")))
+            await eventually(lambda: len(shards.loaded()) == 1)
+            later = await Member(topic, "later").join()
+            is_reached = True
+            assert (await deletion).results[0].error_code == ErrorCode.NOT_COORDINATOR
+            assert await later.acquire() == [(0, 9, 1)]
+
+    run(check())
+
+
 def test_a_group_whose_offsets_could_not_be_altered_goes_on_where_it_was(tmp_path: Path) -> None:
     """The share coordinator cannot be asked: what members have acknowledged is stored there as before."""
 
@@ -278,7 +315,7 @@ def test_a_group_whose_offsets_could_not_be_altered_goes_on_where_it_was(tmp_pat
             await former.heartbeat()
             requests = topic.brokers.running[0].node.sharing.offsets._requests
 
-            def fail(event: Any) -> Deferred[Any]:
+            def fail(event: Any, *_: Any) -> Deferred[Any]:
                 del requests.ask
                 assert isinstance(event, InitializeState)
                 return Deferred.failed(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -313,7 +350,7 @@ def test_what_waits_for_a_write_that_is_refused_is_refused_too(tmp_path: Path) -
             ask = requests.ask
             held: list[tuple[Any, Deferred[Any]]] = []
 
-            def hold(event: Any) -> Deferred[Any]:
+            def hold(event: Any, *_: Any) -> Deferred[Any]:
                 if not isinstance(event, WriteState):
                     return ask(event)
                 held.append((event, Deferred()))

@@ -167,7 +167,12 @@ class ShareOffsets:
         return asked.and_then(prepared)
 
     def _delete(self, group: str, partitions: Partitions) -> Deferred[dict[TopicId, KafkaError | None]]:
-        """Deletes state, and tells the group's coordinator of what is gone."""
+        """Deletes state, and tells the group's coordinator of what is gone.
+
+        As long as that is the one by which the deletion was begun: another one may have had state made for new members.
+        """
+        shards = self._node.groups.shards
+        coordinator = shards.ready(shards.partition_of(group))
         events: list[StateEvent] = [
             DeleteState(0, ShareKey(group, topic_id, partition))
             for topic_id, each in sorted(partitions.items())
@@ -187,7 +192,7 @@ class ShareOffsets:
             )
             return told
 
-        return self._requests.ask_each(events).and_then(tell)
+        return self._requests.ask_each(events, lambda: coordinator.is_current).and_then(tell)
 
     def forget_groups(self, groups: Sequence[str]) -> Deferred[dict[str, KafkaError]]:
         """Deletes the state of those of the groups that are share groups without members, before these are deleted.

@@ -6,7 +6,7 @@ every move.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,6 +46,10 @@ _RETRIABLE: Final = frozenset(
 StateEvent = InitializeState | ReadState | WriteState | DeleteState | SummarizeState
 
 
+def _always() -> bool:
+    return True
+
+
 class StateRequests:
     """The way to the share coordinators."""
 
@@ -53,16 +57,19 @@ class StateRequests:
         self._node = node
         self._states = states
 
-    def ask(self, event: StateEvent) -> Deferred[StateReply]:
+    def ask(self, event: StateEvent, may_ask: Callable[[], bool] = _always) -> Deferred[StateReply]:
         """The coordinator's reply to `event`, whose request id is set here; an error that it gives is a KafkaError.
 
-        Fails with KafkaError COORDINATOR_NOT_AVAILABLE where it was not found for ten seconds.
+        Fails with KafkaError COORDINATOR_NOT_AVAILABLE where it was not found for ten seconds, NOT_COORDINATOR where
+        `may_ask`, which is called before each attempt, says no.
         """
         answer: Deferred[StateReply] = Deferred()
-        self._try(event, answer, self._node.clock.monotonic_ms() + GIVE_UP_AFTER_MS, RETRY_MS_MIN)
+        self._try(event, answer, self._node.clock.monotonic_ms() + GIVE_UP_AFTER_MS, RETRY_MS_MIN, may_ask)
         return answer
 
-    def ask_each(self, events: Sequence[StateEvent]) -> Deferred[list[tuple[ShareKey, StateReply | KafkaError]]]:
+    def ask_each(
+        self, events: Sequence[StateEvent], may_ask: Callable[[], bool] = _always
+    ) -> Deferred[list[tuple[ShareKey, StateReply | KafkaError]]]:
         """The replies to several events, errors among them; never fails with a KafkaError."""
 
         def one(event: StateEvent) -> Deferred[tuple[ShareKey, StateReply | KafkaError]]:
@@ -74,13 +81,23 @@ class StateRequests:
                 except KafkaError as error:
                     answer.complete((event.key, error))
 
-            self.ask(event).on_complete(settle)
+            self.ask(event, may_ask).on_complete(settle)
             return answer
 
         return gather([one(event) for event in events])
 
-    def _try(self, event: StateEvent, answer: Deferred[StateReply], deadline_ms: int, pause_ms: int) -> None:
+    def _try(
+        self,
+        event: StateEvent,
+        answer: Deferred[StateReply],
+        deadline_ms: int,
+        pause_ms: int,
+        may_ask: Callable[[], bool],
+    ) -> None:
         node = self._node
+        if not may_ask():
+            answer.fail(KafkaError(ErrorCode.NOT_COORDINATOR, "The group is coordinated elsewhere by now."))
+            return
 
         def settle(outcome: Deferred[StateReply]) -> None:
             try:
@@ -95,7 +112,7 @@ class StateRequests:
                     answer.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
                 else:
                     following_ms = min(2 * pause_ms, RETRY_MS_MAX)
-                    node.shell.after(pause_ms, self._try, event, answer, deadline_ms, following_ms)
+                    node.shell.after(pause_ms, self._try, event, answer, deadline_ms, following_ms, may_ask)
             else:
                 answer.complete(reply)
 
