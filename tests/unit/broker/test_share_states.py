@@ -73,3 +73,39 @@ def test_a_leadership_that_begins_again_deletes_nothing_for_the_one_before(
     broker.shell.run_pool()
     broker.shell.advance(100)
     assert (log.log_start_offset, log.log_end_offset) == (0, 2)
+
+
+def add_state(broker: Broker, states: share_states.ShareStates, topic: str) -> ShareKey:
+    """State of a partition of the topic, of which the broker need not know."""
+    key = ShareKey("g", TopicId(topic_id_of(topic)), 0)
+    asked = states.shards.ask_partition(0, lambda request_id: InitializeState(request_id, key, 1, 0, 0))
+    broker.shell.advance(100)
+    asked.result()
+    return key
+
+
+def test_state_of_a_topic_whose_deletion_was_missed_goes_when_it_is_unknown_for_long(
+    broker: Broker, states: share_states.ShareStates
+) -> None:
+    """Nobody led the partition when the topic was deleted. One that is unknown once may be a new one, of which this
+    broker is told later than of its leadership."""
+    gone = add_state(broker, states, "gone")
+    (shard,) = states.shards.loaded()
+    states._prune_all()
+    broker.shell.advance(100)
+    assert gone in shard.machine.states
+    states._prune_all()
+    broker.shell.advance(100)
+    assert gone not in shard.machine.states
+    assert len(shard.machine.states) == 3
+
+
+def test_state_of_a_topic_that_is_told_of_late_stays(broker: Broker, states: share_states.ShareStates) -> None:
+    late = add_state(broker, states, "late")
+    states._prune_all()
+    broker.shell.advance(100)
+    broker.lead("late")
+    states._prune_all()
+    broker.shell.advance(100)
+    (shard,) = states.shards.loaded()
+    assert late in shard.machine.states

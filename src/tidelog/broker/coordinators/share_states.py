@@ -2,6 +2,9 @@
 
 The topic is not compacted: a state is a snapshot and the updates since. From time to time all states are written anew,
 and what lies before is deleted, so that a new coordinator has little to read.
+
+State goes with its topic (`ForgetTopics`). A deletion that comes while nobody leads the state's partition, or while its
+next leader has yet to begin, is missed: what is stored of a topic that stays unknown is deleted later.
 """
 
 from __future__ import annotations
@@ -12,10 +15,10 @@ from tidelog.broker.coordinators.internal_topic import InternalTopic
 from tidelog.broker.coordinators.service import CoordinatorService
 from tidelog.broker.deferred import Deferred
 from tidelog.coordinator.share_state.coordinator import ShareCoordinator
-from tidelog.coordinator.share_state.events import SnapshotAll
+from tidelog.coordinator.share_state.events import ForgetTopics, SnapshotAll
 from tidelog.coordinator.state_machine import Remaining
 from tidelog.model.errors import KafkaError
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.model.topics import SHARE_GROUP_STATE_TOPIC
 from tidelog.records.batch import Codec
 
@@ -54,8 +57,11 @@ class ShareStates(CoordinatorService[ShareCoordinator]):
             topic=_topic(environment.config),
             make=lambda: ShareCoordinator(updates),
         )
+        self._metadata = metadata
         self._replicas = replicas
         self._disk_scheduler = disk_scheduler
+        self._unknown: frozenset[TopicId] = frozenset()
+        """Topics of which something is stored, and of which this broker knew nothing when it looked last."""
 
     def start(self) -> None:
         """Begins to prune, every share.coordinator.state.topic.prune.interval.ms."""
@@ -63,12 +69,21 @@ class ShareStates(CoordinatorService[ShareCoordinator]):
 
     def _prune_all(self) -> None:
         self._shell.after(self._config.share_coordinator_state_topic_prune_interval_ms, self._prune_all)
+        self._forget_unknown()
         for partition in self.shards.led_partitions():
             replica = self._replicas.get(TopicPartition(SHARE_GROUP_STATE_TOPIC, partition))
             if replica is None or replica.leader is None:
                 continue
             if replica.high_watermark - replica.log.log_start_offset >= PRUNE_RECORDS_MIN:
                 self._prune(partition, replica, replica.leader, replica.log.log_end_offset, None)
+
+    def _forget_unknown(self) -> None:
+        """Deletes what is stored of topics that were unknown the last time, too: a new topic is known by then."""
+        stored = {key.topic_id for shard in self.shards.loaded() for key in shard.machine.states}
+        unknown = frozenset(each for each in stored if self._metadata.topic_name(each) is None)
+        gone, self._unknown = unknown & self._unknown, unknown
+        if gone:
+            self.shards.tell_all(ForgetTopics(gone))
 
     def _prune(self, partition: int, replica: Replica, leader: PartitionLeader, end_offset: int, rest: object) -> None:
         """Has states written anew, a part at a time, then deletes what is below `end_offset`: all in one leadership, or
