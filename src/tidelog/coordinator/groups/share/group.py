@@ -65,7 +65,8 @@ class ShareGroup(ModernGroup[ShareMember]):
         """Nothing is committed."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        return ErrorCode.GROUP_ID_NOT_FOUND
+        """As of a group that does not exist, whose answer is that nothing is committed."""
+        return ErrorCode.NONE
 
     def check_delete_offsets(self) -> ErrorCode:
         return ErrorCode.GROUP_ID_NOT_FOUND

@@ -7,6 +7,13 @@ from typing import Any
 import pytest
 from tests.unit.coordinator.groups.consumer.world import GROUP, WALL_MS, ClassicConsumer, Consumer, World
 
+from tidelog.coordinator.groups.offset_events import (
+    CommitOffsets,
+    CommitOutcome,
+    FetchedOffsets,
+    FetchOffsets,
+    OffsetToCommit,
+)
 from tidelog.coordinator.groups.share.events import (
     DescribedShareGroup,
     DescribeShareGroup,
@@ -16,6 +23,7 @@ from tidelog.coordinator.groups.share.events import (
     ShareHeartbeatReply,
 )
 from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import Offset, TopicPartition
 
 
 def beat(world: World, member: str = "m", epoch: int = 0, topics: frozenset[str] | None = None, **more: Any) -> Any:
@@ -54,6 +62,18 @@ def test_a_share_group_is_no_group_of_another_kind() -> None:
     classic.join()
     assert (classic.waits, classic.joined) == (None, None), "it is refused at once"
     assert world.member_ids == {"m"}
+
+
+@pytest.mark.parametrize("asked", [None, [TopicPartition("a", 0)]])
+def test_a_share_group_has_committed_nothing(asked: list[TopicPartition] | None) -> None:
+    """As in Kafka: tools that read what all groups have committed are not told of an error, and commit nothing."""
+    world = World()
+    assert beat(world).error is ErrorCode.NONE
+    fetched: FetchedOffsets = world.ask(lambda request_id: FetchOffsets(request_id, GROUP, asked))
+    assert fetched == FetchedOffsets()
+    offsets = [OffsetToCommit(TopicPartition("a", 0), Offset(1))]
+    committed: CommitOutcome = world.ask(lambda request_id: CommitOffsets(request_id, GROUP, offsets, 0))
+    assert [error for _, error in committed.errors] == [ErrorCode.GROUP_ID_NOT_FOUND]
 
 
 @pytest.mark.parametrize(
