@@ -377,6 +377,16 @@ def test_a_partition_that_moves_while_it_is_loaded_is_not_taken_for_unreadable(n
     assert fresh.ask_all(Ask).result() == [["n0", "began"]]
 
 
+def test_a_partition_whose_directory_failed_does_not_take_the_others_answers_along(node: Node) -> None:
+    """The controller has another broker lead it, and nothing comes of that order here: the replica cannot be read."""
+    shards, _ = shards_of(node)
+    shards.ready(0)
+    assert shards.ask_all(Ask).done
+    node.replicas.replica.log.is_offline = True
+    assert shards.ask_all(Ask).result() == []
+    assert shards.led_partitions() == []
+
+
 def test_a_coordinator_that_begins_may_write(node: Node) -> None:
     """Once, when all of the log was replayed."""
     shards, _ = shards_of(node)

@@ -263,11 +263,11 @@ class Shards(Generic[M]):
         return [shard for shard in self._shards.values() if shard.is_loaded and shard.is_current]
 
     def led_partitions(self) -> list[int]:
-        """Partitions of the topic that this broker leads, in order."""
+        """Partitions of the topic that this broker leads, in order; none of a log directory that has failed."""
         return sorted(
             replica.topic_partition.partition
             for replica in self._replicas.of_topic(self.topic.name)
-            if replica.leader is not None
+            if replica.leader is not None and not replica.log.is_offline
         )
 
     def transaction_ended(self, partition: int, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
