@@ -25,6 +25,10 @@ from tidelog.sharing.records import RecordState, StateBatch
 from tidelog.sharing.runs import NO_MEMBER, Change, Run, Runs
 from tidelog.sharing.settings import ShareSettings
 
+RUNS_MAX: Final = 10_000
+"""Runs in flight behind which no new records are acquired. While one record is held, what is behind it is settled and
+stays: all of it is looked at with each acknowledgement, and is stored as one record from time to time."""
+
 
 class AcknowledgeType(IntEnum):
     """As in requests."""
@@ -140,7 +144,12 @@ class SharePartition:
         offset = self.next_fetch_offset
         if offset >= limit:
             return False
-        return offset < self.end_offset or self._locked < self.settings.partition_max_record_locks
+        return offset < self.end_offset or self._has_room
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether records may be acquired that never were."""
+        return self._locked < self.settings.partition_max_record_locks and len(self._runs) < RUNS_MAX
 
     @property
     def next_due_ms(self) -> int | None:
@@ -194,7 +203,7 @@ class SharePartition:
             if self.end_offset <= batch.last_offset:
                 break  # Not all of it was taken in: what is behind it has to wait.
             offset = batch.last_offset + 1
-            if self._locked >= self.settings.partition_max_record_locks and offset >= self.end_offset:
+            if not self._has_room and offset >= self.end_offset:
                 break
         self._advance()
         return acquired
@@ -216,7 +225,7 @@ class SharePartition:
     ) -> list[Acquired]:
         """Locks what is available of a batch from `first` on, `room` records at most; suspects only if first."""
         begin, last = max(first, self.end_offset), batch.last_offset
-        if last >= begin and self._locked < self.settings.partition_max_record_locks:
+        if last >= begin and self._has_room:
             self._extend(begin, min(last, begin + room - 1), RecordState.AVAILABLE, 0)
         last = min(last, self.end_offset - 1)
         deadline_ms = now_ms + self.settings.record_lock_duration_ms

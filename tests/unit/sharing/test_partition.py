@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.sharing import partition as partition_module
 from tidelog.sharing.partition import Acknowledgement, Acquired, ReadBatch, SharePartition
 from tidelog.sharing.records import RecordState, StateBatch
 from tidelog.sharing.settings import ShareSettings
@@ -191,6 +192,28 @@ def test_no_more_records_are_in_flight_than_may_be() -> None:
     assert deliver(partition) == [(10, 19, 1)]
     release(partition)
     assert deliver(partition, "b")[0] == (0, 4, 2), "what came back may be delivered whatever the limit"
+
+
+def test_a_record_that_is_held_for_long_does_not_let_the_state_grow_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is behind it is settled in many ways, and stays until the start can move: it has to fit a record."""
+    monkeypatch.setattr(partition_module, "RUNS_MAX", 100)
+    partition = SharePartition(0)
+    assert partition.acquire(0, "slow", [ReadBatch(0, 0)], 1) == [(0, 0, 1)]
+    settled = 0
+    while partition.can_acquire(100_000):
+        first = partition.next_fetch_offset
+        assert first < 1_000, "there is no end"
+        partition.acquire(0, "a", [ReadBatch(first, first + 9)], 10)
+        told(partition, *((offset, offset, 1 + offset % 2 * 2) for offset in range(first, first + 10)), member="a")
+        settled += 10
+    assert settled == 100
+    assert len(partition.runs) <= 110
+    assert partition.acquire(0, "a", [ReadBatch(101, 110)], 10) == []
+    told(partition, (0, 0, 1), member="slow")
+    assert partition.start_offset == 101
+    assert partition.acquire(0, "a", [ReadBatch(101, 110)], 10) == [(101, 110, 1)]
 
 
 def test_what_cannot_be_delivered_is_archived_at_once() -> None:
