@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.broker.coordinator_harness import error_of
 from tests.unit.broker.harness import Broker, topic_id_of
 
 from tidelog.broker.coordinators import share_states
-from tidelog.coordinator.share_state.events import InitializeState, ShareKey
+from tidelog.coordinator.share_state.events import InitializeState, ShareKey, WriteState
+from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicId
 from tidelog.model.topics import SHARE_GROUP_STATE_TOPIC
+from tidelog.sharing.records import StateBatch
 
 
 @pytest.fixture
@@ -109,3 +112,16 @@ def test_state_of_a_topic_that_is_told_of_late_stays(broker: Broker, states: sha
     broker.shell.advance(100)
     (shard,) = states.shards.loaded()
     assert late in shard.machine.states
+
+
+def test_state_that_fits_no_record_is_refused_and_costs_the_others_nothing(
+    broker: Broker, states: share_states.ShareStates
+) -> None:
+    """All states of the partition would be loaded anew for it, each time that its leader tries again."""
+    (shard,) = states.shards.loaded()
+    key = ShareKey("g", TopicId(topic_id_of("t")), 0)
+    batches = [StateBatch(offset, offset, 2, 1 + offset % 2) for offset in range(60_000)]
+    asked = states.shards.ask_partition(0, lambda request_id: WriteState(request_id, key, 1, 0, 0, batches, 0))
+    broker.shell.advance(100)
+    assert error_of(asked) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    assert states.shards.loaded() == [shard]

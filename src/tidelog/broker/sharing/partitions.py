@@ -46,6 +46,7 @@ SETTINGS_KEPT_MAX: Final = 1_000
 _TOLD: Final = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.INVALID_REQUEST: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_COMMIT_OFFSET_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
 """What members are told where a share coordinator has answered otherwise."""
 _TRANSIENT: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE})
