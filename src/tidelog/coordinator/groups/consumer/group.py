@@ -318,7 +318,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             self.members[after.member_id] = after
         elif before is not None:
             del self.members[before.member_id]
-        left = None if before is None or (after is not None and after.instance_id) else before.instance_id
+        left = None if before is None else before.instance_id
         # The instance id may have gone on to the member that replaced this one.
         if left is not None and before is not None and self.static.get(left) == before.member_id:
             del self.static[left]

@@ -493,6 +493,18 @@ def test_static_members() -> None:
     world.check()
 
 
+def test_an_instance_id_that_its_member_has_changed_is_free() -> None:
+    """For the next member with that instance id, whether the coordinator has moved meanwhile or not."""
+    world = World(topics=view(a=2))
+    member = Consumer(world, "1", instance="i")
+    member.step()
+    member.instance, member.epoch = "j", 0
+    member.step()
+    world.check()
+    assert world.group.static == {"j": "1"}
+    assert Consumer(world, "2", instance="i").heartbeat() is ErrorCode.NONE
+
+
 def test_most_members_choose_the_assignor() -> None:
     """The first of those that are configured, unless somebody asks for another one."""
     world = World()
