@@ -49,6 +49,8 @@ _STATES: Final = {
     AcknowledgeType.RENEW: RecordState.ACQUIRED,
 }
 
+_NOT_ACQUIRED: Final = "The offset cannot be acknowledged. The offset is not acquired."
+
 
 class ReadBatch(NamedTuple):
     """A record batch that was read from the log."""
@@ -269,19 +271,23 @@ class SharePartition:
     def acknowledge(self, now_ms: int, member: str, acknowledgements: Sequence[Acknowledgement]) -> Change:
         """What a member says of records that it holds; the change may be empty, where locks were renewed.
 
-        KafkaError INVALID_REQUEST for what is malformed or was never delivered, INVALID_RECORD_STATE where the member
-        does not hold a lock; then nothing at all has changed. What lies below the start offset is passed over.
+        KafkaError INVALID_REQUEST for what is malformed, not in ascending order or was never delivered,
+        INVALID_RECORD_STATE where the member does not hold a lock, or named the record before; then nothing at all has
+        changed. What lies below the start offset is passed over.
         """
         wanted: list[tuple[int, int, AcknowledgeType]] = []
+        previous = -1
         for each in acknowledgements:
+            if each.first_offset < previous:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "The batches are not in ascending order.")
+            if each.first_offset == previous >= self.start_offset:
+                raise KafkaError(ErrorCode.INVALID_RECORD_STATE, _NOT_ACQUIRED)
             wanted.extend(self._checked(member, each))
+            previous = each.last_offset
         change = Change()
         renewed = False
         for first, last, kind in wanted:
             for run in self._runs.cover(first, last):
-                if not (run.is_locked and run.member == member):
-                    # Two batches of one request named the record.
-                    continue
                 if kind is AcknowledgeType.RENEW:
                     run.deadline_ms = now_ms + self.settings.record_lock_duration_ms
                     renewed = True
@@ -309,10 +315,7 @@ class SharePartition:
             if run.member != member and run.state is RecordState.ACQUIRED:
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "Member is not the owner of offset")
             if not run.is_locked:
-                raise KafkaError(
-                    ErrorCode.INVALID_RECORD_STATE,
-                    "The offset cannot be acknowledged. The offset is not acquired.",
-                )
+                raise KafkaError(ErrorCode.INVALID_RECORD_STATE, _NOT_ACQUIRED)
         return [(max(begin, start), end, kind) for begin, end, kind in pieces if end >= start]
 
     # What ends locks without a request of the member.

@@ -104,9 +104,30 @@ def test_what_is_refused_changes_nothing(acknowledgement: Acknowledgement, membe
     told(partition, (2, 2, 1))
     before = [repr(run) for run in partition.runs]
     with pytest.raises(KafkaError) as refused:
-        partition.acknowledge(0, member, [Acknowledgement(10, 11, [1]), acknowledgement])
+        partition.acknowledge(0, member, [Acknowledgement(0, 1, [1]), acknowledgement])
     assert refused.value.code is code
     assert [repr(run) for run in partition.runs] == before
+
+
+@pytest.mark.parametrize(
+    ("batches", "code"),
+    [
+        ([(6, 6), (5, 5)], ErrorCode.INVALID_REQUEST),
+        ([(5, 8), (7, 9)], ErrorCode.INVALID_REQUEST),
+        ([(5, 5), (5, 5)], ErrorCode.INVALID_RECORD_STATE),
+        ([(5, 7), (7, 9)], ErrorCode.INVALID_RECORD_STATE),
+    ],
+)
+def test_batches_that_are_not_in_order_or_name_a_record_twice_are_refused(
+    batches: list[tuple[int, int]], code: ErrorCode
+) -> None:
+    """As by Kafka: what the client meant by the record's second type would be lost without a word."""
+    partition = SharePartition(0)
+    deliver(partition)
+    with pytest.raises(KafkaError) as refused:
+        partition.acknowledge(0, "a", [Acknowledgement(first, last, [1]) for first, last in batches])
+    assert refused.value.code is code
+    assert partition.acknowledge(0, "a", [Acknowledgement(5, 9, [1])]).batches(), "nothing was changed"
 
 
 def test_a_record_is_archived_when_it_was_delivered_as_often_as_it_may_be() -> None:
