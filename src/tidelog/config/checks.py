@@ -164,6 +164,20 @@ def _check_log_dirs(values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
         yield "log.dirs", "log.dirs has an empty member: name at least one directory, and none that is empty"
     if several is None and not values["log.dir"]:
         yield "log.dir", "log.dir is empty: name a directory"
+    missing = unknown_cordons(values)
+    if missing is not None:
+        yield "cordoned.log.dirs", missing
+
+
+def unknown_cordons(values: Mapping[str, Value]) -> str | None:
+    """Which entries of cordoned.log.dirs are no log directory, in Kafka's words: they would cordon nothing."""
+    directories = cast("tuple[str, ...] | None", values["log.dirs"]) or (values["log.dir"],)
+    cordoned = cast("tuple[str, ...]", values["cordoned.log.dirs"])
+    missing = [path for path in cordoned if path != "*" and path not in directories]
+    if not missing:
+        return None
+    wrong = ", ".join(missing)
+    return f"All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : {wrong}"
 
 
 def _check_metrics(values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:

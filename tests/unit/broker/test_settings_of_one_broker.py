@@ -13,6 +13,7 @@ from tidelog.model.errors import ErrorCode
 from tidelog.protocol import messages
 
 RETENTION = "log.retention.ms"
+CORDONED = "cordoned.log.dirs"
 Outcome = tuple[ErrorCode, str | None]
 
 
@@ -20,7 +21,9 @@ def broker(number: int) -> ConfigResource:
     return ConfigResource(ConfigResourceType.BROKER, str(number))
 
 
-async def alter(brokers: Brokers, asked: int, *resources: ConfigResource, value: str = "1000") -> list[Outcome]:
+async def alter(
+    brokers: Brokers, asked: int, *resources: ConfigResource, value: str = "1000", name: str = RETENTION
+) -> list[Outcome]:
     """Sets one setting of each resource, by one request; the outcomes in its order."""
     kind = messages.IncrementalAlterConfigsRequest
     request = kind(
@@ -28,7 +31,7 @@ async def alter(brokers: Brokers, asked: int, *resources: ConfigResource, value:
             kind.AlterConfigsResource(
                 resource_type=each.type,
                 resource_name=each.name,
-                configs=[kind.AlterableConfig(name=RETENTION, config_operation=AlterOperation.SET, value=value)],
+                configs=[kind.AlterableConfig(name=name, config_operation=AlterOperation.SET, value=value)],
             )
             for each in resources
         ]
@@ -72,5 +75,24 @@ def test_the_broker_that_is_asked_judges_what_only_it_can_look_at(tmp_path: Path
                 (outcome,) = await alter(brokers, asked, broker(asked))
                 reason = "Validation of dynamic config update of SSLFactory failed: no such file: 1000"
                 assert outcome == (ErrorCode.INVALID_REQUEST, reason)
+
+    run(check())
+
+
+def test_a_cordon_of_what_is_no_log_directory_is_refused(tmp_path: Path) -> None:
+    """It would cordon nothing, and nobody would hear of it; one that stands already keeps nothing else from change."""
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 1) as brokers:
+            node = brokers.running[0].node
+            (path,) = node.config.log_dirs
+            missing = "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : "
+            for value in (f"{path}/", f"{path},/nowhere"):
+                (outcome,) = await alter(brokers, 0, broker(0), value=value, name=CORDONED)
+                assert outcome == (ErrorCode.INVALID_REQUEST, missing + value.removeprefix(f"{path},"))
+            for value in ("*", path, ""):
+                assert await alter(brokers, 0, broker(0), value=value, name=CORDONED) == [(ErrorCode.NONE, None)]
+            node.config.set_dynamic({}, {CORDONED: "/gone"})
+            assert await alter(brokers, 0, broker(0)) == [(ErrorCode.NONE, None)]
 
     run(check())

@@ -129,6 +129,11 @@ def test_the_stores_connection_timeout_follows_its_session_timeout() -> None:
         ),
         ("log.dirs=/a,,/b", "log.dirs has an empty member: name at least one directory, and none that is empty"),
         (
+            "cordoned.log.dirs=/tmp/tidelog-logs,/tmp/tidelog-logs/,/c",
+            "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : "
+            "/tmp/tidelog-logs/, /c",
+        ),
+        (
             "max.connections.per.ip.overrides=localhost",
             "Invalid value localhost for configuration max.connections.per.ip.overrides: 'localhost' is not host:count",
         ),

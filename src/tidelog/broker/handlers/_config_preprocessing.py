@@ -1,18 +1,19 @@
 """What the broker that a client asks refuses of an alteration of settings, before the controller is asked for the rest.
 
 A broker's own settings are altered by asking that broker: clients send such requests to it (KIP-226), and it alone can
-look at its key stores. So it refuses those of other brokers, as Kafka's brokers do.
+look at its key stores and knows its log directories. So it refuses those of other brokers, as Kafka's brokers do.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tidelog.broker.context import authorize
 from tidelog.broker.handler import Preprocessed
 from tidelog.broker.handlers._config_changes import Outcomes, R, Resource, duplicates, key_of, response_of
+from tidelog.config.checks import unknown_cordons
 from tidelog.controller.configs import new_values
 from tidelog.controller.requests import ChangeConfigs, ReplaceConfigs
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from tidelog.broker.node import Node
 
 Change: TypeAlias = ReplaceConfigs | ChangeConfigs
+
+CORDONED: Final = "cordoned.log.dirs"
 
 
 def preprocess(
@@ -80,8 +83,13 @@ def _refused_here(node: Node, event: Change) -> str | None:
 def _unusable(node: Node, event: Change) -> str | None:
     """Why this broker could not work with the changed settings of its own."""
     try:
-        reason = node.refused_settings(new_values(node.config.dynamic_broker, event))
+        values = new_values(node.config.dynamic_broker, event)
     except KafkaError:
         # The controller says what is wrong with the change itself.
         return None
+    if values.get(CORDONED) != node.config.dynamic_broker.get(CORDONED):
+        missing = unknown_cordons(node.config.altered(values).values)
+        if missing is not None:
+            return missing
+    reason = node.refused_settings(values)
     return None if reason is None else f"Validation of dynamic config update of SSLFactory failed: {reason}"
