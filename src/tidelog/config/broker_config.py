@@ -393,6 +393,11 @@ class BrokerConfig:
 
     # For DescribeConfigs.
 
+    def listener_settings(self) -> list[str]:
+        """The settings of single listeners that are set, `listener.name.<listener>.<setting>`."""
+        names = {name for layer in self._layers for name in layer if name not in registry.BROKER}
+        return sorted(name for name in names if registry.broker_setting(name) is not None)
+
     def synonyms(self, name: str) -> list[Synonym]:
         """Every place where `name`, or one that means the same, is set, the one that counts first; secrets are None."""
         found = []

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from tidelog.config import group_config, registry, topic_config
 from tidelog.config.broker_config import BrokerConfig, Source, Synonym
 from tidelog.config.group_config import GroupLimits
 from tidelog.config.setting import Effect, Setting, render
+
+_IDS: Final = ("broker.id", "node.id")
 
 
 class ConfigEntry(NamedTuple):
@@ -67,13 +70,14 @@ def _topic_entry(
     return ConfigEntry(setting, value, source, False, synonyms)
 
 
-def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """All settings of a broker that has this configuration."""
-    return [
-        _broker_entry(config, setting)
+def broker_entries(config: BrokerConfig, broker_id: int) -> list[ConfigEntry]:
+    """All settings of a broker that has this configuration; those of single listeners where they are set."""
+    entries = [
+        _id_entry(config, setting, broker_id) if setting.name in _IDS else _broker_entry(config, setting)
         for setting in registry.BROKER.values()
         if config.is_set(setting.name) or not _is_noise(setting)
     ]
+    return entries + [_listener_entry(config, name) for name in config.listener_settings()]
 
 
 def cluster_default_entries(config: BrokerConfig) -> list[ConfigEntry]:
@@ -97,6 +101,25 @@ def _broker_entry(config: BrokerConfig, setting: Setting) -> ConfigEntry:
         del synonyms[0]
     source = synonyms[0].source if synonyms else Source.DEFAULT
     return ConfigEntry(setting, value, source, not registry.is_dynamic(name), synonyms)
+
+
+def _id_entry(config: BrokerConfig, setting: Setting, broker_id: int) -> ConfigEntry:
+    """One of the two names of the broker's id. Each has it, whichever was set, or the id of meta.properties."""
+    name, value = setting.name, str(broker_id)
+    known = Synonym(name, value, Source.STATIC_BROKER)
+    default = [synonym for synonym in config.synonyms(name) if synonym.source is Source.DEFAULT]
+    return ConfigEntry(setting, value, known.source, True, [known, *default])
+
+
+def _listener_entry(config: BrokerConfig, name: str) -> ConfigEntry:
+    """A setting of one listener, `listener.name.<listener>.<setting>`; it gives way to nothing, all others to it."""
+    setting = registry.broker_setting(name)
+    assert setting is not None, name
+    own = [synonym for synonym in config.synonyms(name) if synonym.source is not Source.DEFAULT]
+    text = own[0].value
+    value = None if text is None else render(setting.parse(text))
+    synonyms = own + config.synonyms(setting.name)
+    return ConfigEntry(replace(setting, name=name), value, own[0].source, not registry.is_dynamic(name), synonyms)
 
 
 def _is_noise(setting: Setting) -> bool:

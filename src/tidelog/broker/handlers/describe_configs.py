@@ -117,7 +117,7 @@ def _entries(node: Node, context: RequestContext, resource_type: int, name: str)
         if int(name) != node.broker_id:
             reason = f"Unexpected broker id, expected {node.broker_id} or empty string, but received {name}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
-        return broker_entries(node.config)
+        return broker_entries(node.config, node.broker_id)
     if resource_type == ConfigResourceType.GROUP:
         if not authorize(context, Operation.DESCRIBE_CONFIGS, ResourceType.GROUP, name):
             raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
