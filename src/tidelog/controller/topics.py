@@ -43,7 +43,7 @@ from tidelog.metadata.znodes import (
 )
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
-from tidelog.model.topics import collision_key, invalid_topic_name_reason
+from tidelog.model.topics import CLUSTER_METADATA_TOPIC, collision_key, invalid_topic_name_reason
 from tidelog.model.values import value
 from tidelog.placement.assignment import assign_replicas, expand
 from tidelog.placement.brokers import (
@@ -133,6 +133,8 @@ def _check_name(turn: ControllerTurn, name: str, collisions: dict[str, str]) -> 
     reason = invalid_topic_name_reason(name)
     if reason is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+    if name == CLUSTER_METADATA_TOPIC:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     if name in turn.state.deleting:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion.")
     if name in turn.state.image.topics:

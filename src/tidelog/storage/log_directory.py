@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import TopicPartition, format_topic_id
+from tidelog.model.topics import CLUSTER_METADATA_TOPIC
 from tidelog.ports.disk import make_durable_directories, replace_file, sync_file
 from tidelog.storage.checkpoints import (
     CleanShutdown,
@@ -70,7 +71,7 @@ logger = logging.getLogger(__name__)
 
 SYNCED_ONE_BY_ONE_MAX: Final = 16
 """Logs up to which syncing their own files is quicker than syncing the file system."""
-_FOREIGN_FOLDERS: Final = frozenset({"lost+found", "remote-log-index-cache", "__cluster_metadata-0", ".store"})
+_FOREIGN_FOLDERS: Final = frozenset({"lost+found", "remote-log-index-cache", f"{CLUSTER_METADATA_TOPIC}-0", ".store"})
 """What others keep beside logs: the file system, Kafka itself, and the embedded metadata store of `tidelog broker`."""
 
 FLUSH_RETRY_MS: Final = 1_000

@@ -176,6 +176,11 @@ def test_validating_writes_nothing() -> None:
             "previous partitions, which have 2 replica(s).",
         ),
         (
+            NewTopic("__cluster_metadata", 1, 1),
+            ErrorCode.INVALID_REQUEST,
+            "Creation of internal topic __cluster_metadata is prohibited.",
+        ),
+        (
             NewTopic("t", 1, 1, configs=[("no.such.setting", "1")]),
             ErrorCode.INVALID_CONFIG,
             "Unknown topic config name: no.such.setting",

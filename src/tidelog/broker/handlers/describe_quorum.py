@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.context import authorize
 from tidelog.broker.handlers import Versions
 from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.topics import CLUSTER_METADATA_TOPIC
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.DESCRIBE_QUORUM
 VERSIONS: Final = Versions(0, 2)
 
-_TOPIC: Final = "__cluster_metadata"
 _ENDPOINTS_SINCE: Final = 2
 _UNKNOWN: Final = -1
 _Response = messages.DescribeQuorumResponse
@@ -60,7 +60,7 @@ def handle(
 
 
 def _partition(node: Node, topic: str, partition: int) -> messages.DescribeQuorumResponse.PartitionData:
-    if (topic, partition) != (_TOPIC, 0):
+    if (topic, partition) != (CLUSTER_METADATA_TOPIC, 0):
         return _Response.PartitionData(partition_index=partition, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     image = node.metadata.image
     return _Response.PartitionData(
