@@ -34,8 +34,11 @@ cuts the connection over a request above 1 MiB (jute.maxbuffer), and would at ea
 
 
 def parse_topic_overrides(configs: Sequence[tuple[str, str | None]]) -> dict[str, str]:
-    """A new topic's settings, checked. KafkaError INVALID_REQUEST for repeated names, INVALID_CONFIG for the rest."""
-    overrides = _without_repetitions(configs)
+    """A new topic's settings, checked. KafkaError INVALID_CONFIG.
+
+    Of a name that is repeated the last value holds, as in Kafka: librdkafka sends what it was told, in that order.
+    """
+    overrides = dict(configs)
     try:
         topic_config.validate(overrides)
     except topic_config.InvalidTopicConfig as error:

@@ -217,6 +217,13 @@ def test_a_name_twice_in_a_request_is_refused_twice() -> None:
     assert outcomes[0].message == "Duplicate topic name."
 
 
+def test_of_a_setting_that_is_given_twice_the_last_one_holds() -> None:
+    """As in Kafka; what it was before is not looked at."""
+    configs: list[tuple[str, str | None]] = [("retention.ms", "x"), ("flush.ms", "1"), ("retention.ms", "2")]
+    outcome = create(Cluster(broker(0)), NewTopic("t", 1, 1, configs=configs))
+    assert (outcome.error, outcome.configs) == (ErrorCode.NONE, {"retention.ms": "2", "flush.ms": "1"})
+
+
 @pytest.mark.row("R02")
 def test_racks_on_some_brokers_only_are_refused() -> None:
     """With the reason."""
