@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 JOINING_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
+MEMBER_ID_LENGTH_MAX: Final = 36
+"""Characters of a UUID with its hyphens, as in Kafka."""
 RETRY_MS: Final = 200
 """When a member asks again that has no partition yet, because state is being made or the target is too young."""
 
@@ -92,8 +94,8 @@ def _check(turn: ShareTurn, event: ShareHeartbeat) -> None:
             reason = f"{name} is longer than {NAME_LENGTH_MAX} characters."
     if not event.member_id.strip():
         reason = "MemberId can't be empty."
-    elif len(event.member_id) > NAME_LENGTH_MAX:
-        reason = f"MemberId is longer than {NAME_LENGTH_MAX} characters."
+    elif len(event.member_id) > MEMBER_ID_LENGTH_MAX:
+        reason = f"MemberId is longer than {MEMBER_ID_LENGTH_MAX} characters."
     elif event.epoch < LEAVE_EPOCH:
         reason = "MemberEpoch is invalid."
     elif event.epoch == JOINING_EPOCH and not event.topics:

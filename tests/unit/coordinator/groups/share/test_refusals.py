@@ -81,6 +81,7 @@ def test_a_share_group_has_committed_nothing(asked: list[TopicPartition] | None)
     [
         ({"group": " "}, ErrorCode.INVALID_REQUEST),
         ({"member_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"epoch": 0, "member_id": "m" * 37}, ErrorCode.INVALID_REQUEST),
         ({"epoch": -2}, ErrorCode.INVALID_REQUEST),
         ({"rack_id": ""}, ErrorCode.INVALID_REQUEST),
         ({"epoch": 0, "topics": frozenset()}, ErrorCode.INVALID_REQUEST),
