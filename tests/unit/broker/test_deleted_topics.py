@@ -53,7 +53,9 @@ def test_a_topic_is_deleted_with_its_last_partition() -> None:
 def test_what_a_full_update_does_not_name_was_deleted() -> None:
     heard = Heard()
     heard.update(("a", A, [0, 1]), ("b", B, [0]))
+    assert not heard.metadata.is_whole
     heard.update(("b", B, [0]), is_full=True)
+    assert heard.metadata.is_whole
     assert heard.told == [{A}]
 
 

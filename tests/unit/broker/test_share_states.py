@@ -92,6 +92,7 @@ def test_state_of_a_topic_whose_deletion_was_missed_goes_when_it_is_unknown_for_
 ) -> None:
     """Nobody led the partition when the topic was deleted. One that is unknown once may be a new one, of which this
     broker is told later than of its leadership."""
+    broker.node.metadata.is_whole = True
     gone = add_state(broker, states, "gone")
     (shard,) = states.shards.loaded()
     states._prune_all()
@@ -103,7 +104,20 @@ def test_state_of_a_topic_whose_deletion_was_missed_goes_when_it_is_unknown_for_
     assert len(shard.machine.states) == 3
 
 
+def test_state_stays_as_long_as_the_broker_was_not_told_all_topics(
+    broker: Broker, states: share_states.ShareStates
+) -> None:
+    """A controller that cannot read a topic's node tells of the others only."""
+    unread = add_state(broker, states, "unread")
+    for _ in range(3):
+        states._prune_all()
+        broker.shell.advance(100)
+    (shard,) = states.shards.loaded()
+    assert unread in shard.machine.states
+
+
 def test_state_of_a_topic_that_is_told_of_late_stays(broker: Broker, states: share_states.ShareStates) -> None:
+    broker.node.metadata.is_whole = True
     late = add_state(broker, states, "late")
     states._prune_all()
     broker.shell.advance(100)

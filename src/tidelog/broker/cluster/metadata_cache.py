@@ -56,6 +56,8 @@ class MetadataCache:
 
     def __init__(self, cluster_id: str) -> None:
         self.image = ClusterImage(cluster_id=cluster_id)
+        self.is_whole = False
+        """Whether a controller has told all topics at once. One that cannot read the node of a topic does not."""
         self.layout_changes = 0
         """Counts the updates in which topics, partitions, their replicas or brokers came, went or changed; leaders and
         ISRs are none of these."""
@@ -96,6 +98,7 @@ class MetadataCache:
                 else:
                     replaced += self._update_partition(topic.topic_name, TopicId(topic.topic_id), state)
         if request.type == FULL_UPDATE:
+            self.is_whole = True
             told = {
                 (topic.topic_name, state.partition_index)
                 for topic in request.topic_states

@@ -78,7 +78,12 @@ class ShareStates(CoordinatorService[ShareCoordinator]):
                 self._prune(partition, replica, replica.leader, replica.log.log_end_offset, None)
 
     def _forget_unknown(self) -> None:
-        """Deletes what is stored of topics that were unknown the last time, too: a new topic is known by then."""
+        """Deletes what is stored of topics that were unknown the last time, too: a new topic is known by then.
+
+        Nothing as long as this broker was not told all topics: one that the controller cannot read is not deleted.
+        """
+        if not self._metadata.is_whole:
+            return
         stored = {key.topic_id for shard in self.shards.loaded() for key in shard.machine.states}
         unknown = frozenset(each for each in stored if self._metadata.topic_name(each) is None)
         gone, self._unknown = unknown & self._unknown, unknown
