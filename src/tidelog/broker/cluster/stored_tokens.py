@@ -178,8 +178,13 @@ class StoredTokens:
         """Writes a new token. KafkaError REQUEST_TIMED_OUT."""
 
         async def attempt(store: StoreClient) -> None:
-            if token.id not in self._tokens:
+            if token.id in self._tokens:
+                return
+            try:
                 await self._write(store, token.id, Create(token_path(token.id), encode_token(token)))
+            except NodeExists:
+                # An earlier attempt was carried out, and its answer lost: no other token has this id.
+                await self._read(store, [token.id])
 
         return self._background.run(persist(self._store_of, self._clock, attempt))
 
