@@ -1067,6 +1067,39 @@ def test_a_store_that_is_overloaded_ends_no_broker(monkeypatch: pytest.MonkeyPat
     run(scenario)
 
 
+@pytest.mark.parametrize("refused_call", [1, 20, 36, 40, 41, 42, 43, 47, 60])
+def test_a_broker_joins_though_the_store_fails_within(monkeypatch: pytest.MonkeyPatch, refused_call: int) -> None:
+    """Many brokers that start at once are too much for an ensemble for a moment: whichever call it refuses."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, session = await harness.stranger(0)
+        calls: list[str] = []
+
+        def fragile(name: str) -> None:
+            answer = getattr(session, name)
+
+            def call(*arguments: Any, **named: Any) -> Awaitable[Any]:
+                calls.append(name)
+                if len(calls) != refused_call:
+                    return answer(*arguments, **named)  # type: ignore[no-any-return]
+                failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+                failed.set_exception(StoreError("", "ZooKeeper's error -127"))
+                return failed
+
+            monkeypatch.setattr(session, name, call)
+
+        for name in ("get", "exists", "children", "create", "multi", "sync"):
+            fragile(name)
+        await driver.open()
+        assert await driver.read_configs([T]) == {T: {}}
+        await driver.register()
+        assert driver.elections.is_controller
+        assert len(calls) >= refused_call
+        await driver.close()
+
+    run(scenario)
+
+
 def test_a_failed_directory_is_told_though_the_store_fails_within_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else clients would be sent for good to a leader whose log is gone."""
 

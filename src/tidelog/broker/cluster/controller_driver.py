@@ -244,9 +244,12 @@ class ControllerDriver:
         while True:
             try:
                 return await self._membership.read_configs(wanted)
-            except (ConnectionLoss, SessionExpired, StoreClosed) as error:
+            except StoreError as error:
+                is_over = isinstance(error, SessionExpired | StoreClosed)
+                if not is_over and not isinstance(error, ConnectionLoss) and not error.is_the_stores:
+                    raise
                 # A session that is over, or was closed because it is, is followed by another.
-                no_other_comes = not isinstance(error, ConnectionLoss) and not self._registered
+                no_other_comes = is_over and not self._registered
                 if self._closed or no_other_comes or self._clock.monotonic_ms() >= deadline_ms:
                     raise
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)

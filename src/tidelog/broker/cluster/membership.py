@@ -41,7 +41,7 @@ from tidelog.model.identifiers import BrokerEpoch, BrokerId, dashless_id, format
 from tidelog.ports.clock import Clock
 from tidelog.ports.random import Random
 from tidelog.store.client import Created, StoreClient
-from tidelog.store.errors import ConnectionLoss, NodeExists, NoNode
+from tidelog.store.errors import ConnectionLoss, NodeExists, NoNode, StoreError
 from tidelog.store.moving import IMPORT
 
 __all__ = [
@@ -75,11 +75,18 @@ async def patiently(work: Callable[[], Awaitable[T]]) -> T:
     while True:
         try:
             return await work()
-        except ConnectionLoss as error:
+        except StoreError as error:
+            if not _passes(error):
+                raise
             if not told:
                 logger.warning("waiting for the metadata store: reason=%s", error)
                 told = True
             await asyncio.sleep(RETRY_DELAY_MS / 1000)
+
+
+def _passes(error: StoreError) -> bool:
+    """Whether the store is away, or fails within, as an ensemble does to which many brokers come at once."""
+    return isinstance(error, ConnectionLoss) or error.is_the_stores
 
 
 async def generate_broker_id(store: StoreClient) -> BrokerId:
@@ -156,7 +163,9 @@ class Membership:
                 if owned is not None and owned.ephemeral_owner == self._store.session_id:
                     return BrokerEpoch(owned.czxid)
                 await patiently(lambda: self._wait_until_gone(registration.id, deadline_ms))
-            except ConnectionLoss:
+            except StoreError as error:
+                if not _passes(error):
+                    raise
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)
             else:
                 assert isinstance(results[0], Created)
