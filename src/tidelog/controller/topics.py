@@ -181,7 +181,7 @@ def _assignment_of(turn: ControllerTurn, topic: NewTopic) -> Assignment:
     wanted = topic.replication_factor
     replication_factor = turn.settings.default_replication_factor if wanted == -1 else wanted
     _check_count(partitions)
-    brokers = _brokers_to_place_on(turn)
+    brokers = _brokers_to_place_on(turn, replication_factor)
     with _unable_to_replicate(turn, replication_factor, len(brokers)):
         if turn.settings.placement is Placement.STRIPED:
             from tidelog.placement.even_stripes import place_evenly
@@ -304,7 +304,7 @@ def _growth(turn: ControllerTurn, topic: MorePartitions) -> tuple[TopicImage, As
         for replicas in topic.assignments:
             _check_replicas(turn, replicas, replication_factor)
         return image, {len(existing) + index: list(replicas) for index, replicas in enumerate(topic.assignments)}
-    brokers = _brokers_to_place_on(turn)
+    brokers = _brokers_to_place_on(turn, replication_factor)
     with _unable_to_replicate(turn, replication_factor, len(brokers)):
         if turn.settings.placement is Placement.STRIPED:
             from tidelog.placement.even_stripes import place_evenly
@@ -434,12 +434,16 @@ def complete_topics(turn: ControllerTurn, names: Sequence[str]) -> None:
     create_partitions(turn, missing)
 
 
-def _brokers_to_place_on(turn: ControllerTurn) -> list[BrokerRack]:
-    """The live brokers that are not cordoned."""
+def _brokers_to_place_on(turn: ControllerTurn, replication_factor: int) -> list[BrokerRack]:
+    """The live brokers that are not cordoned; those that are about to leave only where the others are too few.
+
+    A partition all of whose replicas are on such brokers has no leader, and no client hears of it.
+    """
     image = turn.state.image
-    return in_creation_order(
-        BrokerRack(broker.id, broker.rack) for broker in image.brokers.values() if not is_cordoned(image, broker.id)
-    )
+    open_brokers = [broker for broker in image.brokers.values() if not is_cordoned(image, broker.id)]
+    staying = [broker for broker in open_brokers if broker.id not in turn.state.shutting_down]
+    chosen = staying if len(staying) >= replication_factor else open_brokers
+    return in_creation_order(BrokerRack(broker.id, broker.rack) for broker in chosen)
 
 
 class _unable_to_replicate:  # noqa: N801 - reads as a statement: with ...

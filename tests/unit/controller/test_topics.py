@@ -8,6 +8,7 @@ from tests.unit.controller.harness import Cluster, broker
 from tidelog.controller import topics
 from tidelog.controller.events import Submitted, TopicNode, TopicsChanged
 from tidelog.controller.requests import (
+    ControlledShutdown,
     CreatedTopic,
     CreatePartitions,
     CreateTopics,
@@ -21,7 +22,7 @@ from tidelog.metadata.image import ConfigChanged, ConfigResource, ConfigResource
 from tidelog.metadata.operations import Create, Delete, SetData
 from tidelog.metadata.znodes import TopicAssignment, encode_topic
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import ZERO_TOPIC_ID, format_topic_id
+from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerId, format_topic_id
 
 
 def create(cluster: Cluster, topic: NewTopic) -> CreatedTopic:
@@ -410,6 +411,20 @@ def test_cordoned_brokers_get_no_replica_by_placement() -> None:
     assert refused.message is not None
     assert refused.message.endswith("because only 4 broker(s) are registered, and 2 of them cordoned.")
     assert create(cluster, NewTopic("v", assignment=[(0, [1, 2])])).error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("placement", list(Placement))
+def test_a_broker_that_is_about_to_leave_gets_replicas_only_where_the_others_are_too_few(placement: Placement) -> None:
+    """A partition that had its only replica there would have no leader, and clients would count one partition less."""
+    cluster = Cluster(broker(0), broker(1), broker(2), settings=ControllerSettings(placement=placement))
+    cluster.ask(ControlledShutdown(BrokerId(2), cluster.brokers[BrokerId(2)].epoch))
+    assert create(cluster, NewTopic("t", 4, 1)).error is ErrorCode.NONE
+    cluster.ask(CreatePartitions([MorePartitions("t", 6)]))
+    partitions = cluster.controller.image.topics["t"].partitions
+    assert len(partitions) == 6
+    assert {image.leader for image in partitions.values()} == {0, 1}
+    assert create(cluster, NewTopic("u", 3, 3)).error is ErrorCode.NONE
+    assert {image.isr for image in cluster.controller.image.topics["u"].partitions.values()} == {(0, 1), (1, 0)}
 
 
 def test_a_broker_that_is_cordoned_no_more_gets_replicas_again() -> None:
