@@ -150,6 +150,20 @@ def test_a_notification_that_has_no_number_stops_nothing() -> None:
     in_a_world(scenario)
 
 
+def test_what_is_asked_as_the_broker_stops_cannot_be_known() -> None:
+    """Something was altered, and nothing is read any more: no failure of the broker's."""
+
+    async def scenario(world: World) -> None:
+        session = await world.session()
+        await session.follow()
+        await session.close()
+        await world.notify(T)
+        with pytest.raises(ConnectionLoss):
+            await session.confirm()
+
+    in_a_world(scenario)
+
+
 def test_a_new_session_reads_what_changed_without_one() -> None:
     """First settings, other ones, none any more, those of a topic that was made again; nothing else is read."""
 

@@ -189,8 +189,8 @@ class ConfigChanges:
         if stat is not None and self._covers(stat):
             return
         self._look_for_changes()
-        assert self._reading is not None
-        await asyncio.wait([self._reading])
+        if self._reading is not None:
+            await asyncio.wait([self._reading])
         if self._closed or (stat is not None and not self._covers(stat)):
             raise ConnectionLoss
 
