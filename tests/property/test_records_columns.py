@@ -370,6 +370,49 @@ def test_a_record_is_found_alike(
             assert section[position:] == encode_records(records[index:], records[0].offset, records[0].timestamp)
 
 
+@EXAMPLES
+@given(
+    records=RECORD_LISTS,
+    damage=st.none() | st.tuples(st.integers(0, 300), st.integers(1, 255)),
+    count_change=st.integers(-2, 2),
+    base=INT64,
+    stamp=st.none() | INT64,
+    wanted=INT64 | st.integers(0, 40),
+    delta=st.integers(0, 3000),
+)
+def test_a_time_is_found_alike(
+    records: list[Record],
+    damage: tuple[int, int] | None,
+    count_change: int,
+    base: int,
+    stamp: int | None,
+    wanted: int,
+    delta: int,
+) -> None:
+    """The first record that is as late, from an offset on; the same one, or the same words."""
+    section = bytearray(encode_records(records, records[0].offset, records[0].timestamp))
+    if damage is not None:
+        section[damage[0] % len(section)] ^= damage[1]
+    count = len(records) + count_change
+    timestamp = records[wanted % len(records)].timestamp if 0 <= wanted <= 40 else wanted
+
+    def find(implementation: Any, base: int) -> Any:
+        try:
+            return implementation.find_timestamp(section, count, base, stamp, timestamp, delta)
+        except CorruptData as error:
+            return str(error)
+
+    assert find(implementation, base) == find(_pure, base)
+    if damage is None and count_change == 0 and stamp is None:
+        first = records[0]
+        late = [
+            (record.offset - first.offset, record.timestamp)
+            for record in records
+            if record.timestamp >= timestamp and record.offset - first.offset >= delta
+        ]
+        assert find(_pure, first.timestamp) == (late[0] if late else None)
+
+
 def scan(of: Any, section: bytes | bytearray, count: int, base_timestamp: int = 5) -> Any:
     try:
         return of.scan_records(section, count, base_timestamp)

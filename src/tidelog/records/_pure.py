@@ -85,6 +85,27 @@ def read_pairs(section: Bytes, count: int, last_offset_delta: int) -> list[tuple
     ]
 
 
+def find_timestamp(
+    section: Bytes,
+    count: int,
+    base_timestamp: int,
+    log_append_time: int | None,
+    timestamp: int,
+    offset_delta: int,
+) -> tuple[int, int] | None:
+    """Offset delta and timestamp of the first of the `count` records of an uncompressed section that has at least this
+    offset delta and is as late as `timestamp`; None if there is none.
+
+    `log_append_time`, where not None, is the timestamp of every record. `CorruptData` where the records up to there are
+    malformed.
+    """
+    for fields in decode_fields(section, count):
+        found = wrap_int64(base_timestamp + fields.timestamp_delta) if log_append_time is None else log_append_time
+        if found >= timestamp and fields.offset_delta >= offset_delta:
+            return fields.offset_delta, found
+    return None
+
+
 def find_record(section: Bytes, count: int, offset_delta: int) -> tuple[int, int]:
     """Which of the `count` records of an uncompressed section is the first with at least this offset delta, and where
     in the section it begins.

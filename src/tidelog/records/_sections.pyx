@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""The records of a batch, in C: checked, read as pairs of keys and values, or searched for an offset.
+"""The records of a batch, in C: checked, read as pairs of keys and values, or searched for an offset or a time.
 
 `tidelog.records._pure` is the same in Python, and says what each function gives and raises. Nothing is read past the
 section; on anything malformed the twin reads the same section again to say what is wrong, so that both report alike.
@@ -78,6 +78,38 @@ def read_pairs(const uint8_t[::1] section, Py_ssize_t count, int64_t last_offset
         _pure.explain(section, count, last_offset_delta)
         raise AssertionError("the twin accepts what the kernel refuses")
     return pairs
+
+
+def find_timestamp(
+    const uint8_t[::1] section, Py_ssize_t count, int64_t base_timestamp, log_append_time, int64_t timestamp, int64_t offset_delta
+):
+    cdef const uint8_t* p = NULL
+    cdef const uint8_t* end = NULL
+    cdef Fields fields
+    cdef bint stamped = log_append_time is not None
+    cdef int64_t stamp = log_append_time if stamped else 0
+    cdef int64_t found_timestamp = 0
+    cdef Py_ssize_t index
+    cdef bint well_formed = True, found = False
+    if section.shape[0]:
+        p = &section[0]
+        end = p + section.shape[0]
+    with nogil:
+        for index in range(count):
+            if read_record(p, end, &fields) < 0:
+                well_formed = False
+                break
+            found_timestamp = stamp if stamped else <int64_t>(<uint64_t>base_timestamp + <uint64_t>fields.timestamp_delta)
+            if found_timestamp >= timestamp and fields.offset_delta >= offset_delta:
+                found = True
+                break
+            p = fields.end
+    if found:
+        return fields.offset_delta, found_timestamp
+    if not well_formed or p != end:
+        _pure.find_timestamp(section, count, base_timestamp, log_append_time, timestamp, offset_delta)
+        raise AssertionError("the twin accepts what the kernel refuses")
+    return None
 
 
 def find_record(const uint8_t[::1] section, Py_ssize_t count, int64_t offset_delta):

@@ -49,6 +49,7 @@ __all__ = [
     "build_batch",
     "build_empty_batch",
     "check_crc",
+    "find_timestamp",
     "iterate_headers",
     "patch",
     "read_header",
@@ -69,6 +70,8 @@ CRC_POSITION: Final = 17
 CRC_START: Final = 21
 """First byte under the checksum."""
 
+_OFFSET_DELTA_END: Final = 1 << 31
+"""No record's offset delta is as large."""
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _CHECKED: Final = Struct(">hiqqqhii")
 """What the checksum covers of the header."""
@@ -290,6 +293,22 @@ def read_records(buffer: Bytes, position: int = 0, *, size_max: int = DECOMPRESS
     section = records_section(buffer, position, header, size_max=size_max)
     stamp = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     return list(decode_records(section, header.records_count, header.base_offset, header.base_timestamp, stamp))
+
+
+def find_timestamp(
+    buffer: Bytes, timestamp: int, start_offset: int, *, size_max: int = DECOMPRESSED_SIZE_MAX
+) -> tuple[int, int] | None:
+    """Timestamp and offset of the first record of the batch in `buffer` that is as late as `timestamp`, at
+    `start_offset` or behind; None if there is none. The checksum is the caller's affair. Raises `InvalidBatch`.
+    """
+    header = read_header(buffer)
+    section = records_section(buffer, 0, header, size_max=size_max)
+    stamp = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    offset_delta = min(max(start_offset - header.base_offset, 0), _OFFSET_DELTA_END)
+    found = implementation.find_timestamp(
+        section, header.records_count, header.base_timestamp, stamp, timestamp, offset_delta
+    )
+    return None if found is None else (found[1], header.base_offset + found[0])
 
 
 def read_pairs(

@@ -1,6 +1,6 @@
 """Chooses the compiled kernels, or their Python twins where one was not built; a broker says so when it is the twins.
 
-    _sections         records of a batch checked, read as pairs of keys and values, searched for an offset
+    _sections         records of a batch checked, read as pairs of keys and values, searched for an offset or a time
     _integrity        whether stored batches are what was written
 
 What a broker does not need is chosen by `column_implementation`.
@@ -9,7 +9,17 @@ The environment variable TIDELOG_PURE=1 makes the kernels refuse to load, for te
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.records._pure import DONE, END, LIMIT, NAME, find_record, read_pairs, scan_records, sound_prefix
+from tidelog.records._pure import (
+    DONE,
+    END,
+    LIMIT,
+    NAME,
+    find_record,
+    find_timestamp,
+    read_pairs,
+    scan_records,
+    sound_prefix,
+)
 
 _absent = ""
 if not TYPE_CHECKING:
@@ -20,7 +30,7 @@ if not TYPE_CHECKING:
         _absent = str(reason)
     else:
         sound_prefix = _integrity.sound_prefix
-        NAME, find_record = _sections.NAME, _sections.find_record
+        NAME, find_record, find_timestamp = _sections.NAME, _sections.find_record, _sections.find_timestamp
         read_pairs, scan_records = _sections.read_pairs, _sections.scan_records
 
 ABSENT: Final = _absent
@@ -39,6 +49,7 @@ __all__ = [
     "NAME",
     "PURE_COST",
     "find_record",
+    "find_timestamp",
     "read_pairs",
     "scan_records",
     "sound_prefix",

@@ -14,7 +14,16 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.records.batch import HEADER_SIZE, MAGIC, BatchHeader, InvalidBatch, check_crc, read_header, read_records
+from tidelog.records.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    BatchHeader,
+    Codec,
+    InvalidBatch,
+    check_crc,
+    find_timestamp,
+    read_header,
+)
 from tidelog.records.batch_header import SIZE_PREFIX
 from tidelog.storage.checked_ranges import NOTHING_ROTTEN, CheckUnderWay, Verified
 from tidelog.storage.errors import CorruptIndex, WouldBlock
@@ -45,6 +54,8 @@ _BATCH_START: Final = Struct(">qiibIhi")
 """Base offset, length, leader epoch, magic, CRC, attributes, last offset delta."""
 _NEAR_READS_MAX: Final = 2
 """Reads in which a batch is mostly found: it stands behind the one of the index entry, which may be large."""
+_RECORDS_AT_ONCE_MAX: Final = 10_000
+"""Records that are searched for a time beside the appends, uncompressed ones: less than a millisecond."""
 _PAGE: Final = 4096
 """Bytes read at once while looking for a batch: at most an index interval and a header."""
 
@@ -361,10 +372,23 @@ class SegmentLookups(SegmentFiles):
             header = found.header
             if header.max_timestamp < timestamp or header.last_offset < offset:
                 continue
-            for record in read_records(self.batch_bytes(found, blocking=blocking)):
-                if record.timestamp >= timestamp and record.offset >= start_offset:
-                    return record.timestamp, record.offset, header.partition_leader_epoch
+            record = self._record_as_late_as(found, timestamp, start_offset, blocking=blocking)
+            if record is not None:
+                return *record, header.partition_leader_epoch
         return None
+
+    def _record_as_late_as(
+        self, found: FoundBatch, timestamp: int, start_offset: int, *, blocking: bool
+    ) -> tuple[int, int] | None:
+        """Timestamp and offset of a batch's first record at or after `start_offset` that is as late as `timestamp`.
+
+        What takes long is for another thread, even where it is in the page cache: a client's small batch may decompress
+        to millions of records.
+        """
+        header = found.header
+        if not blocking and (header.codec is not Codec.NONE or header.records_count > _RECORDS_AT_ONCE_MAX):
+            raise WouldBlock
+        return find_timestamp(self.batch_bytes(found, blocking=blocking), timestamp, start_offset)
 
     def find_max_timestamp(self, *, blocking: bool = True) -> tuple[int, int, int] | None:
         """Timestamp, offset and leader epoch of the first record that has the segment's largest timestamp."""
@@ -374,10 +398,8 @@ class SegmentLookups(SegmentFiles):
         found = self.find(offset, blocking=blocking)
         if found is None:
             return None
-        for record in read_records(self.batch_bytes(found, blocking=blocking)):
-            if record.timestamp == timestamp:
-                return timestamp, record.offset, found.header.partition_leader_epoch
-        return None
+        record = self._record_as_late_as(found, timestamp, self.base_offset, blocking=blocking)
+        return None if record is None else (*record, found.header.partition_leader_epoch)
 
     def batch_bytes(self, found: FoundBatch, *, blocking: bool = True) -> bytes:
         """A whole batch."""

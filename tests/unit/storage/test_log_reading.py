@@ -24,6 +24,7 @@ from tests.unit.storage.support import (
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.ports.disk import File
+from tidelog.records.batch import Codec
 from tidelog.storage import segment_lookups
 from tidelog.storage.errors import WouldBlock
 from tidelog.storage.file_pool import UnheldFile
@@ -132,6 +133,27 @@ def test_an_offset_out_of_range_is_told(tmp_path: Path, offset: int) -> None:
         log.read(offset, 100, up_to_offset=10)
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
     assert log.read(10, 100, up_to_offset=10).ranges == []
+
+
+@pytest.mark.parametrize(("codec", "count"), [(Codec.ZSTD, 3), (Codec.NONE, 20_000)])
+def test_a_time_is_looked_for_in_another_thread_where_that_takes_long(tmp_path: Path, codec: Codec, count: int) -> None:
+    """Also in the page cache: a small batch of a client's may decompress to millions of records."""
+    _, log = open_log(tmp_path)
+    log.append(batch(*[b""] * count, codec=codec), leader_epoch=0, now_ms=NOW_MS + count)
+    for timestamp in (NOW_MS + 2, -3):
+        with pytest.raises(WouldBlock):
+            log.offset_for_timestamp(timestamp, up_to_offset=count, blocking=False)
+    assert log.offset_for_timestamp(NOW_MS + 2, up_to_offset=count) == (NOW_MS + 2, 2, 0)
+    assert log.offset_for_timestamp(-3, up_to_offset=count) == (NOW_MS + count - 1, count - 1, 0)
+
+
+def test_a_time_is_found_without_the_records_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a batch of many records none is made an object for that."""
+    _, log = open_log(tmp_path)
+    log.append(batch(*[b""] * 100), leader_epoch=0, now_ms=NOW_MS)
+    monkeypatch.setattr("tidelog.records.batch.decode_records", None)
+    for timestamp in (NOW_MS, NOW_MS + 50):
+        assert log.offset_for_timestamp(timestamp, up_to_offset=100) == (timestamp, timestamp - NOW_MS, 0)
 
 
 def test_a_cold_read_says_so_and_works_when_it_may_wait(tmp_path: Path) -> None:
