@@ -413,6 +413,42 @@ def test_a_time_is_found_alike(
         assert find(_pure, first.timestamp) == (late[0] if late else None)
 
 
+@EXAMPLES
+@given(
+    records=RECORD_LISTS,
+    damage=st.none() | st.tuples(st.integers(0, 300), st.integers(1, 255)),
+    count_change=st.integers(-2, 2),
+    base=INT64,
+    bounds=st.tuples(INT64, INT64),
+    keys_required=st.booleans(),
+    named_max=st.integers(0, 5),
+)
+def test_faults_are_found_alike(
+    records: list[Record],
+    damage: tuple[int, int] | None,
+    count_change: int,
+    base: int,
+    bounds: tuple[int, int],
+    keys_required: bool,
+    named_max: int,
+) -> None:
+    """Records without a key, and such out of range; the same ones and as many, or the same words."""
+    section = bytearray(encode_records(records, records[0].offset, records[0].timestamp))
+    if damage is not None:
+        section[damage[0] % len(section)] ^= damage[1]
+    lowest, highest = sorted(bounds)
+
+    def find(implementation: Any) -> Any:
+        try:
+            return implementation.find_faults(
+                section, len(records) + count_change, base, lowest, highest, keys_required, named_max
+            )
+        except CorruptData as error:
+            return str(error)
+
+    assert find(implementation) == find(_pure)
+
+
 def scan(of: Any, section: bytes | bytearray, count: int, base_timestamp: int = 5) -> Any:
     try:
         return of.scan_records(section, count, base_timestamp)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 from tidelog.model.errors import ErrorCode
 from tidelog.ports.disk import Bytes
 from tidelog.records.errors import CorruptData, InvalidBatch
-from tidelog.records.record import RECORD_SIZE_MIN, Fields, decode_fields, wrap_int64
+from tidelog.records.record import NO_TIMESTAMP, RECORD_SIZE_MIN, Fields, decode_fields, wrap_int64
 from tidelog.records.varint import VarintError, decode_varint, decode_varlong, encode_varint, encode_varlong
 
 if TYPE_CHECKING:
@@ -71,6 +71,37 @@ def scan_records(section: Bytes, count: int, base_timestamp: int) -> tuple[int, 
         latest = max(latest, timestamp)
         null_keys += fields.key is None
     return earliest, latest, null_keys
+
+
+def find_faults(
+    section: Bytes,
+    count: int,
+    base_timestamp: int,
+    lowest: int,
+    highest: int,
+    keys_required: bool,
+    named_max: int,
+) -> tuple[list[tuple[int, int, int, bool]], int, int]:
+    """The records of an uncompressed section that lack a key where `keys_required`, or have a timestamp (-1: none)
+    outside `lowest` .. `highest`.
+
+    Gives index, offset delta, timestamp and whether it lacks a key, of the first `named_max` of them, and how many lack
+    a key and how many others are out of range. `CorruptData` when there are not exactly `count` well-formed records.
+    """
+    named: list[tuple[int, int, int, bool]] = []
+    null_keys = out_of_range = 0
+    for index, fields in enumerate(decode_fields(section, count)):
+        timestamp = wrap_int64(base_timestamp + fields.timestamp_delta)
+        is_null = keys_required and fields.key is None
+        if is_null:
+            null_keys += 1
+        elif timestamp != NO_TIMESTAMP and not lowest <= timestamp <= highest:
+            out_of_range += 1
+        else:
+            continue
+        if len(named) < named_max:
+            named.append((index, fields.offset_delta, timestamp, is_null))
+    return named, null_keys, out_of_range
 
 
 def read_pairs(section: Bytes, count: int, last_offset_delta: int) -> list[tuple[int, bytes | None, bytes | None]]:

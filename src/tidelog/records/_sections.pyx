@@ -48,6 +48,43 @@ def scan_records(const uint8_t[::1] section, Py_ssize_t count, int64_t base_time
     return earliest, latest, null_keys
 
 
+def find_faults(
+    const uint8_t[::1] section, Py_ssize_t count, int64_t base_timestamp, int64_t lowest, int64_t highest, bint keys_required,
+    Py_ssize_t named_max,
+):
+    cdef const uint8_t* p = NULL
+    cdef const uint8_t* end = NULL
+    cdef Fields fields
+    cdef int64_t timestamp = 0
+    cdef Py_ssize_t index = 0, null_keys = 0, out_of_range = 0
+    cdef bint well_formed = True, is_null = False
+    cdef list named = []
+    if section.shape[0]:
+        p = &section[0]
+        end = p + section.shape[0]
+    with nogil:
+        for index in range(count):
+            if read_record(p, end, &fields) < 0:
+                well_formed = False
+                break
+            p = fields.end
+            timestamp = <int64_t>(<uint64_t>base_timestamp + <uint64_t>fields.timestamp_delta)
+            is_null = keys_required and fields.key_size < 0
+            if is_null:
+                null_keys += 1
+            elif timestamp != -1 and (timestamp < lowest or timestamp > highest):
+                out_of_range += 1
+            else:
+                continue
+            if null_keys + out_of_range <= named_max:
+                with gil:
+                    named.append((index, fields.offset_delta, timestamp, bool(is_null)))
+    if not well_formed or p != end:
+        _pure.find_faults(section, count, base_timestamp, lowest, highest, keys_required, named_max)
+        raise AssertionError("the twin accepts what the kernel refuses")
+    return named, null_keys, out_of_range
+
+
 def read_pairs(const uint8_t[::1] section, Py_ssize_t count, int64_t last_offset_delta):
     cdef const uint8_t* p = NULL
     cdef const uint8_t* end = NULL

@@ -14,6 +14,7 @@ from tidelog.records._pure import (
     END,
     LIMIT,
     NAME,
+    find_faults,
     find_record,
     find_timestamp,
     read_pairs,
@@ -30,7 +31,8 @@ if not TYPE_CHECKING:
         _absent = str(reason)
     else:
         sound_prefix = _integrity.sound_prefix
-        NAME, find_record, find_timestamp = _sections.NAME, _sections.find_record, _sections.find_timestamp
+        NAME, find_faults = _sections.NAME, _sections.find_faults
+        find_record, find_timestamp = _sections.find_record, _sections.find_timestamp
         read_pairs, scan_records = _sections.read_pairs, _sections.scan_records
 
 ABSENT: Final = _absent
@@ -48,6 +50,7 @@ __all__ = [
     "LIMIT",
     "NAME",
     "PURE_COST",
+    "find_faults",
     "find_record",
     "find_timestamp",
     "read_pairs",

@@ -275,6 +275,19 @@ def test_a_message_shows_three_errors_at_most() -> None:
     assert str(error).count("RecordError(") == 3
 
 
+def test_of_very_many_records_at_fault_the_first_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them are counted; which records are at fault is found without an object for each record."""
+    monkeypatch.setattr("tidelog.records.record_errors.NAMED_MAX", 2)
+    monkeypatch.setattr("tidelog.records.record.Record", None)
+    data = build_batch([Record(index, NOW, None, b"") for index in range(5)])
+    error = refusal(data, keys_required=True)
+    assert [index for index, _ in error.record_errors] == [0, 1]
+    assert "due to 5 record errors in total" in str(error)
+    data = build_batch([Record(index, NOW + 9 * (index == 4), None, b"") for index in range(5)])
+    error = refusal(data, keys_required=True, timestamp_after_max_ms=5)
+    assert (error.code, len(error.record_errors)) == (ErrorCode.INVALID_RECORD, 2)
+
+
 def test_a_record_without_a_timestamp_hides_none_that_is_too_old() -> None:
     """Though the least timestamp of the batch is -1."""
     data = build_batch([Record(0, -1, None, b""), Record(1, 5, None, b"")])
