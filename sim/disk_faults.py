@@ -64,7 +64,8 @@ class DiskTrouble:
     async def _disk_error(self) -> None:
         """A write or a sync fails: the log directory goes offline, and with the last one the broker stops by itself.
 
-        After a failed sync the page cache is no witness of what the disk holds: that machine is rebooted.
+        After a failed sync the page cache is no witness of what the disk holds: that machine is rebooted, or the start
+        has to know.
         """
         machine = self._broker()
         sync_fails = self._plan.flushes and self._random.chance(0.5)
@@ -77,7 +78,7 @@ class DiskTrouble:
             await self._rest(1, 4)
             if machine.disk.fault is fault:
                 machine.disk.fault = None
-            elif sync_fails:
+            elif sync_fails and self._random.chance(0.5):
                 machine.power_cut()
         await self.repaired(machine)
 
