@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tidelog.records.batch import TimestampType, iterate_headers, read_records
+from typing import Final
+
+from tidelog.records.batch import TimestampType, find_timestamp, iterate_headers
+
+_ANY_TIME: Final = -(2**63)
 
 
 def first_timestamp(data: bytes | bytearray | memoryview, offset: int) -> tuple[int | None, int]:
@@ -19,7 +23,7 @@ def first_timestamp(data: bytes | bytearray | memoryview, offset: int) -> tuple[
             return header.max_timestamp, following
         if header.base_offset >= offset and header.records_count == following - header.base_offset:
             return header.base_timestamp, following
-        for record in read_records(data, position):
-            if record.offset >= offset:
-                return record.timestamp, following
+        found = find_timestamp(memoryview(data)[position : position + header.size], _ANY_TIME, offset)
+        if found is not None:
+            return found[0], following
     return None, following

@@ -24,6 +24,7 @@ from tidelog.records.batch import (
 )
 from tidelog.records.compression import Codec, compress
 from tidelog.records.errors import CorruptData, DecompressionBomb, InvalidBatch, RecordError
+from tidelog.records.first_record import first_timestamp
 from tidelog.records.legacy import build_messages
 from tidelog.records.record import Record, encode_records
 
@@ -286,6 +287,17 @@ def test_of_very_many_records_at_fault_the_first_are_named(monkeypatch: pytest.M
     data = build_batch([Record(index, NOW + 9 * (index == 4), None, b"") for index in range(5)])
     error = refusal(data, keys_required=True, timestamp_after_max_ms=5)
     assert (error.code, len(error.record_errors)) == (ErrorCode.INVALID_RECORD, 2)
+
+
+def test_the_time_at_an_offset_is_found_without_the_other_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a batch, compressed too, none is made an object for that: a client's may have millions."""
+    records = [Record(index, NOW + index, None, b"") for index in range(5)]
+    monkeypatch.setattr("tidelog.records.batch.decode_records", None)
+    for codec in (Codec.NONE, Codec.ZSTD):
+        data = build_batch(records, codec=codec)
+        assert first_timestamp(data, 3) == (NOW + 3, 5)
+        assert first_timestamp(bytes(data) + bytes(data[:70]), 3) == (NOW + 3, 5)
+        assert first_timestamp(data, 5) == (None, 5)
 
 
 def test_a_record_without_a_timestamp_hides_none_that_is_too_old() -> None:
