@@ -26,7 +26,7 @@ from tidelog.cli.reassign_session import (
     unfinished_run,
 )
 from tidelog.operator.files import write_plan_file
-from tidelog.operator.journal import Asked, Run, RunKind, RunStatus, Wish
+from tidelog.operator.journal import Asked, RunKind, RunStatus, Wish
 from tidelog.operator.progress import Progress, Standing, is_for_another_cluster
 from tidelog.operator.reading import read_placement
 from tidelog.placement.plan.documents import DocumentError
@@ -202,13 +202,14 @@ def _plan(session: Session, path: Path, *, throttle: int | None = None) -> Plan:
             return load_plan(text)
         state = session.cluster.run(read_placement(session.cluster.routing))
         last = session.reload().run
-        if last is not None and last.status.unfinished and _is_list_of(last, text, state):
+        goes_on = last is not None and last.kind is RunKind.RUN and last.status.unfinished
+        if last is not None and goes_on and _is_list_of(last.plan, text, state):
             return last.plan
         return try_out(load_kafka(text, state), state, throttle)
 
 
 def _former_plan(session: Session, path: Path, *, unchanged: bool = False) -> Plan:
-    """The plan of a file, to be looked at or undone; Kafka's list is that of the last run, if it was run then.
+    """The plan of a file, to be looked at or undone; Kafka's list is that of the last run, or rollback, if it was its.
 
     `unchanged`: where it was not, with the partitions that are as the list wants them.
     """
@@ -218,8 +219,10 @@ def _former_plan(session: Session, path: Path, *, unchanged: bool = False) -> Pl
             return load_plan(text)
         state = session.cluster.run(read_placement(session.cluster.routing))
         last = session.reload().run
-        if last is not None and _is_list_of(last, text, state):
-            return last.plan
+        if last is not None:
+            run_plan = last.plan if last.kind is RunKind.RUN else last.plan.inverse()
+            if _is_list_of(run_plan, text, state, whole=last.kind is RunKind.RUN):
+                return run_plan
         return load_kafka(text, state, unchanged=unchanged)
 
 
@@ -234,17 +237,20 @@ def _told(path: Path) -> Iterator[None]:
         raise Refused(error.reasons) from None
 
 
-def _is_list_of(last: Run, text: bytes, state: ClusterState) -> bool:
-    """Whether a run was one of Kafka's list: what its plan leaves out of it is where the list wants it."""
-    if last.kind is not RunKind.RUN or not last.plan.moves:
+def _is_list_of(plan: Plan, text: bytes, state: ClusterState, *, whole: bool = True) -> bool:
+    """Whether a plan that was run was one of Kafka's list: what it leaves out of it is where the list wants it.
+
+    Not `whole`: it is what a rollback has undone of that plan, which may be less.
+    """
+    if not plan.moves:
         return False
     listed = {move.key: move for move in load_kafka(text, state, unchanged=True).moves}
-    left_out = listed.keys() - {move.key for move in last.plan.moves}
+    left_out = listed.keys() - {move.key for move in plan.moves} if whole else ()
     return all(
         (now := listed.get(move.key)) is not None
         and now.replicas_to == move.replicas_to
         and move.topic_id in (None, now.topic_id)
-        for move in last.plan.moves
+        for move in plan.moves
     ) and all(state.partitions[key].replicas == listed[key].replicas_to for key in left_out)
 
 

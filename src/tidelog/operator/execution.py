@@ -141,7 +141,7 @@ class Execution:
         known = self._around.journal().run
         back = plan.inverse()
         if known is not None and known.status.unfinished and known.kind is RunKind.ROLLBACK:
-            plan = known.plan if {*known.plan.moves} <= {*back.moves} else back
+            plan = known.plan if _in_any_wave(known.plan) <= _in_any_wave(back) else back
             return (yield from self.run(plan, kind=RunKind.ROLLBACK, throttle=throttle, plan_path=plan_path))
         yield from self._take_back(plan)
         back, lost = yield from self._to_undo(plan)
@@ -369,6 +369,11 @@ def _interrupted(known: Run | None, state: ClusterState) -> list[str]:
         f"{what} was interrupted, and {len(under_way)} of its moves are under way: `tidelog reassign resume`, "
         "`cancel` or `rollback` first"
     ]
+
+
+def _in_any_wave(plan: Plan) -> set[Move]:
+    """The moves of a plan, to be compared with those of its inverse's inverse, whose waves begin at 0."""
+    return {replace(move, wave=0) for move in plan.moves}
 
 
 def _with_lost(ended: Ended, lost: Sequence[tuple[Move, str]]) -> Ended:

@@ -21,6 +21,7 @@ from tidelog import cli
 from tidelog.client import admin
 from tidelog.client.blocking import BlockingCluster
 from tidelog.model.identifiers import TopicPartition
+from tidelog.operator.journal import Journal, JournalFiles, Run, RunKind, RunStatus
 from tidelog.operator.reading import read_state
 from tidelog.placement.plan.state import ClusterState
 from tidelog.records.batch import Record, build_batch
@@ -210,6 +211,25 @@ def test_what_has_changed_is_told(reassign: Tidelog, brokers: str, topic: str, t
     assert refused.code == 1
     assert f"partition {topic}-0: its replicas are [1, 2], the plan is for [0, 1]" in refused.err
     assert replicas_of(state_of(brokers), topic)[1] == (1, 0)
+
+
+@pytest.mark.parametrize("status", [RunStatus.RUNNING, RunStatus.CANCELLED])
+def test_a_rollback_of_a_list_that_was_interrupted_goes_on(
+    reassign: Tidelog, brokers: str, topic: str, tmp_path: Path, status: RunStatus
+) -> None:
+    """One partition is back when it is killed, or cancelled: the same command brings the other one back."""
+    make(brokers, topic)
+    listed = write_list(tmp_path / "list.json", topic, (2, 1), (1, 2))
+    assert reassign("reassign", "run", listed).code == 0
+    files = JournalFiles(tmp_path / "tidelog", state_of(brokers).cluster_id)
+    done = files.load().run
+    assert done is not None
+    files.save(Journal(Run(RunKind.ROLLBACK, done.plan.inverse(), status, plan_path=listed)))
+    with BlockingCluster(brokers) as client:
+        client.run(admin.alter_reassignments(client.routing, {TopicPartition(topic, 0): (0, 1)}))
+    until_on(brokers, topic, (0, 1), (1, 2))
+    assert reassign("reassign", "rollback", listed).code == 0
+    until_on(brokers, topic, (0, 1), (1, 0))
 
 
 def test_the_way_back_of_a_list_is_kept_when_it_is_run_again(
