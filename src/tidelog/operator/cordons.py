@@ -21,7 +21,7 @@ _KEYS: Final = (BROKER_CORDONED, CORDONED)
 
 
 class NoCordons(Exception):
-    """The broker has no setting for it."""
+    """The broker has no setting for it, or none that could say it."""
 
 
 def cordon_broker(routing: Routing, broker_id: int) -> Operation[None]:
@@ -51,6 +51,11 @@ def cordon_directories(routing: Routing, broker_id: int, paths: Collection[str],
     if CORDONED not in known:
         raise NoCordons(f"broker {broker_id} has no cordoned log directories: Kafka has them from 4.3 on")
     before = _listed(known[CORDONED].value)
+    if ALL_DIRECTORIES in before and not on:
+        raise NoCordons(
+            f"all directories of broker {broker_id} are cordoned (cordoned.log.dirs={ALL_DIRECTORIES}): "
+            f"`tidelog brokers uncordon {broker_id}` ends that, then cordon those that are to stay so"
+        )
     after = [*before, *(each for each in paths if each not in before)] if on else [e for e in before if e not in paths]
     value = ",".join(after)
     change = ConfigChange(CORDONED, value) if value else _taken_back(known[CORDONED], "")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tidelog.client import admin
 from tidelog.client.admin import ConfigResource, ResourceType
 from tidelog.client.blocking import BlockingCluster
-from tidelog.operator.cordons import cordon_broker, cordon_directories, uncordon_broker
+from tidelog.operator.cordons import NoCordons, cordon_broker, cordon_directories, uncordon_broker
 from tidelog.testing import Cluster
 
 
@@ -36,6 +38,17 @@ def test_what_the_file_cordons_is_uncordoned_too(tmp_path: Path) -> None:
         assert in_force(client)["broker.cordoned"] == "true"
         client.run(uncordon_broker(client.routing, 0))
         assert in_force(client)["broker.cordoned"] == "false"
+
+
+def test_a_directory_of_a_broker_that_is_cordoned_whole_stays_so(tmp_path: Path) -> None:
+    """As Kafka's brokers are cordoned: the command says so, not that the directory gets replicas again."""
+    first, second = (str(tmp_path / name) for name in ("first", "second"))
+    settings = {"log.dirs": f"{first},{second}", "cordoned.log.dirs": "*"}
+    with Cluster(settings) as cluster, BlockingCluster(cluster.bootstrap) as client:
+        with pytest.raises(NoCordons, match="all directories of broker 0 are cordoned"):
+            client.run(cordon_directories(client.routing, 0, [first], on=False))
+        client.run(uncordon_broker(client.routing, 0))
+        assert in_force(client)["cordoned.log.dirs"] == ""
 
 
 def test_what_nothing_else_cordons_leaves_no_setting_behind(tmp_path: Path) -> None:
