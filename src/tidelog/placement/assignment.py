@@ -90,7 +90,7 @@ def expand(
     """Places the partitions that a topic gains, continuing the order in which it was created.
 
     The start is the place of partition 0's preferred leader in `brokers` (or of the next higher id, if that broker is
-    gone): with the list of the creation, the new partitions get what the creation would have given them. The
+    gone): with the list of the creation, the new partitions are led as the creation would have had them led. The
     replication factor is that of partition 0. A `start` given is used instead (`creation_start`). With `manual` the
     caller's choice is checked instead. Raises one of PlacementRefused's kinds.
     """
