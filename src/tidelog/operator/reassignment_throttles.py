@@ -6,6 +6,8 @@
     on topics     leader.replication.throttled.replicas      `partition:broker` of those copied from
                   follower.replication.throttled.replicas    and of those copied to
 
+The journal has the whole plan, so it is written once for all topics, and once for all brokers.
+
 What is set without being in the journal is not ours and is not touched: a broker's rate stays as it is, and holds for
 our moves too; elements of a topic's list stay beside ours.
 """
@@ -132,8 +134,20 @@ class ReassignmentThrottles:
         for topic in sorted({topic for topic, _ in of_topics}):
             entries = {name: given for (each, name), given in of_topics.items() if each == topic}
             yield from self._release_topic(topic, entries, present)
+        journal = self._journal()
+        for key, given in of_topics.items():
+            left = tuple(each for each in journal.topic_throttles.get(key, ()) if each not in given)
+            journal = noting_topic(journal, key, left)
+        self._note_if_changed(journal)
+        released: list[tuple[int, str]] = []
         for broker in sorted({broker for broker, _ in of_brokers}):
-            yield from self._release_broker(broker, [name for each, name in of_brokers if each == broker], present)
+            names = [name for each, name in of_brokers if each == broker]
+            if (yield from self._release_broker(broker, names, present)):
+                released += [(broker, name) for name in names]
+        journal = self._journal()
+        for key in released:
+            journal = noting_broker(journal, key, ())
+        self._note_if_changed(journal)
 
     def directory_rate(self, broker: int) -> Operation[int | None]:
         """What a broker may copy between its directories in a second, whoever has set that; None: no throttle."""
@@ -142,37 +156,41 @@ class ReassignmentThrottles:
         return int(rate) if rate.isdigit() else None
 
     def _set_rates(self, wanted: Wanted, rate: str, present: _Present) -> Operation[None]:
+        journal = self._journal()
+        changes: dict[int, list[ConfigChange]] = {}
         for broker in sorted({broker for broker, _ in wanted.brokers} & self._routing.brokers.keys()):
-            changes = []
             for name in sorted(name for each, name in wanted.brokers if each == broker):
                 key = (broker, name)
                 now = present.brokers.get(key)
-                ours = self._journal().broker_throttles.get(key, ())
+                ours = journal.broker_throttles.get(key, ())
                 if now is not None and now not in ours:
                     self._say_once(f"broker {broker} has {name}={now}, which is not ours: it stays, and holds")
                 elif now != rate:
                     # A request that timed out may yet be carried out: its value is remembered for a while.
                     values = dict.fromkeys([*ours[-2:], *([] if now is None else [now]), rate])
-                    self._note(noting_broker(self._journal(), key, tuple(values)))
-                    changes.append(ConfigChange(name, rate))
-            if changes:
-                yield from self._alter(ConfigResource(ResourceType.BROKER, str(broker)), changes)
+                    journal = noting_broker(journal, key, tuple(values))
+                    changes.setdefault(broker, []).append(ConfigChange(name, rate))
+        self._note_if_changed(journal)
+        for broker, of_broker in changes.items():
+            yield from self._alter(ConfigResource(ResourceType.BROKER, str(broker)), of_broker)
 
     def _set_replicas(self, wanted: Wanted, present: _Present) -> Operation[None]:
+        journal = self._journal()
+        changes: dict[str, list[ConfigChange]] = {}
         for topic in sorted({topic for topic, _ in wanted.topics}):
-            changes = []
             for name in (LEADER_REPLICAS, FOLLOWER_REPLICAS):
                 key = (topic, name)
                 now = present.topics.get(key, frozenset())
                 lacking = wanted.topics.get(key, frozenset()) - now
                 if not lacking or ALL in now:
                     continue
-                noted = self._journal().topic_throttles.get(key, ())
-                entries = tuple(dict.fromkeys([*noted, *sorted(lacking)]))
-                self._note(noting_topic(self._journal(), key, entries))
-                changes.append(ConfigChange(name, ",".join(sorted(lacking)), AlterOperation.APPEND))
-            if changes:
-                yield from self._add(topic, changes, present)
+                noted = journal.topic_throttles.get(key, ())
+                journal = noting_topic(journal, key, tuple(dict.fromkeys([*noted, *sorted(lacking)])))
+                appended = ConfigChange(name, ",".join(sorted(lacking)), AlterOperation.APPEND)
+                changes.setdefault(topic, []).append(appended)
+        self._note_if_changed(journal)
+        for topic, of_topic in changes.items():
+            yield from self._add(topic, of_topic, present)
 
     def _add(self, topic: str, changes: list[ConfigChange], present: _Present) -> Operation[None]:
         """Adds elements to a topic's lists. Kafka 2.4 fails where a list is not there yet: it is set then."""
@@ -197,13 +215,9 @@ class ReassignmentThrottles:
                 changes.append(ConfigChange(name, ",".join(sorted(given)), AlterOperation.SUBTRACT))
         if changes:
             yield from self._alter(ConfigResource(ResourceType.TOPIC, topic), changes)
-        journal = self._journal()
-        for name, given in entries.items():
-            left = tuple(each for each in journal.topic_throttles.get((topic, name), ()) if each not in given)
-            journal = noting_topic(journal, (topic, name), left)
-        self._note(journal)
 
-    def _release_broker(self, broker: int, names: Collection[str], present: _Present) -> Operation[None]:
+    def _release_broker(self, broker: int, names: Collection[str], present: _Present) -> Operation[bool]:
+        """Whether they are gone; False for a broker that is not live and could not be told."""
         live = broker in self._routing.brokers
         changes = []
         for name in names:
@@ -223,11 +237,12 @@ class ReassignmentThrottles:
                     f"broker {broker} is not live, and keeps {', '.join(names)} until it is back and `tidelog reassign "
                     f"status` is called: {error}"
                 )
-                return
-        journal = self._journal()
-        for name in names:
-            journal = noting_broker(journal, (broker, name), ())
-        self._note(journal)
+                return False
+        return True
+
+    def _note_if_changed(self, journal: Journal) -> None:
+        if journal != self._journal():
+            self._note(journal)
 
     def _alter(self, resource: ConfigResource, changes: list[ConfigChange]) -> Operation[None]:
         outcomes = yield from admin.alter_configs(self._routing, {resource: changes}, of_dead_brokers=True)

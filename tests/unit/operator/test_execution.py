@@ -13,7 +13,7 @@ from tidelog.client.errors import ConnectionFailed, RequestTimedOut, Unsupported
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicId, TopicPartition, format_topic_id
 from tidelog.operator.execution import Changed, Ended, Execution
-from tidelog.operator.journal import Asked, RunKind, RunStatus, Wish
+from tidelog.operator.journal import Asked, Journal, RunKind, RunStatus, Wish
 from tidelog.placement.plan.plan import Move, Plan
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -203,6 +203,23 @@ def test_a_broker_that_is_to_get_replicas_must_be_live() -> None:
     cluster.live.discard(2)
     with pytest.raises(Changed, match="broker 2, which is to get replicas, is not live"):
         run(cluster, plan)
+
+
+def test_throttles_of_many_topics_are_noted_at_once() -> None:
+    """The journal has the whole plan: written for each topic, it would take longer than the moves."""
+
+    def writings(topics: int) -> int:
+        names = [f"t{number}" for number in range(topics)]
+        cluster = FakeCluster({0: ["/a"], 1: ["/a"]}, {name: [(0,)] for name in names})
+        plan = Plan.of([move(name, 0, (0,), (1,)) for name in names], cluster_id="fake")
+        written: list[Journal] = []
+        save = cluster.around.save
+        cluster.around.save = lambda journal: (written.append(journal), save(journal))[1]  # type: ignore[method-assign]
+        assert run(cluster, plan, throttle=FAST).status is RunStatus.DONE
+        assert cluster.throttles() == {}
+        return len(written)
+
+    assert writings(12) == writings(2)
 
 
 def test_throttles_of_others_are_not_touched() -> None:
