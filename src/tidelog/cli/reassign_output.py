@@ -11,7 +11,7 @@ from tidelog.cli.options import Form
 from tidelog.cli.output import ids, print_json, print_table, size
 from tidelog.operator.execution import Ended
 from tidelog.operator.journal import Journal, Run, RunStatus
-from tidelog.operator.progress import Progress, Standing, target_of
+from tidelog.operator.progress import Progress, Standing
 from tidelog.operator.surroundings import Sight, Stage
 from tidelog.placement.plan.kafka_json import dump_kafka
 from tidelog.placement.plan.plan import Plan
@@ -168,7 +168,7 @@ def print_standing(journal: Journal, state: ClusterState, alive: bool, output: F
         return
     run = journal.run
     progress = None if run is None else Progress.of(run.plan, state)
-    planned = set() if run is None else {move.key for move in run.plan.moves if target_of(state, move.key)}
+    planned = set() if progress is None else {each.move.key for each in progress.of_standing(Standing.UNDER_WAY)}
     others = {key: each for key, each in state.reassignments.items() if key not in planned}
     if output is Form.JSON:
         print_json(

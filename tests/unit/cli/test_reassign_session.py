@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,11 +10,14 @@ from typing import Any
 
 import pytest
 
-from tidelog.cli.reassign_output import Display
+from tidelog.cli.options import Form
+from tidelog.cli.reassign_output import Display, print_standing
 from tidelog.cli.reassign_session import Session, here_or_asked
+from tidelog.model.identifiers import TopicPartition
 from tidelog.operator.journal import Asked, Journal, JournalFiles, Run, RunKind, RunStatus, Wish
 from tidelog.operator.surroundings import Sight, Stage
 from tidelog.placement.plan.plan import Move, Plan
+from tidelog.placement.plan.state import BrokerState, ClusterState, PartitionState, ReassignmentState, TopicState
 
 
 @pytest.mark.parametrize("wish", [Wish.CANCEL, Wish.PAUSE])
@@ -46,6 +50,22 @@ def test_a_command_that_looks_tidies_by_the_journal_as_it_is(tmp_path: Path) -> 
     session.tidy()
     assert asked == []
     assert (session.journal(), files.load()) == (ended, ended)
+
+
+def test_what_others_move_is_shown_of_partitions_of_the_last_run_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """A run is done, and another tool has begun to move one of its partitions on."""
+    state = ClusterState.of(
+        brokers=[BrokerState(id) for id in range(3)],
+        topics=[TopicState("t")],
+        partitions=[PartitionState("t", 0, (2, 1), 1, (1,)), PartitionState("t", 1, (0, 1), 1, (1,))],
+        reassignments={
+            TopicPartition("t", 0): ReassignmentState((2,), ()),
+            TopicPartition("t", 1): ReassignmentState((0,), ()),
+        },
+    )
+    moves = [Move("t", 0, (0,), (1,), (None,), (None,)), Move("t", 1, (1,), (0, 1), (None,), (None, None))]
+    print_standing(Journal(Run(RunKind.RUN, Plan.of(moves))), state, alive=False, output=Form.JSON)
+    assert [each["partition"] for each in json.loads(capsys.readouterr().out)["others"]] == [0]
 
 
 def test_a_run_goes_on_where_nobody_reads_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
