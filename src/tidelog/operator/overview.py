@@ -165,7 +165,7 @@ class Reader:
         known = (self._since.get(place) for place in behind)
         since = min((each for each in known if each is not None), default=None)
         lag_ms = 0 if not behind else None if since is None else max(now_ms - since, 0)
-        lag = sum(ends[key] - offset for key, offset in committed.items())
+        lag = sum(ends[key] - offset for key, offset in behind)
         return GroupOverview(group, state, lag, lag_ms, committed)
 
     def _read_times(
