@@ -41,8 +41,10 @@ def _print_lines(title: str, lines: Sequence[str]) -> None:
 
 def _about(planned: Planned) -> list[str]:
     plan = planned.plan
+    remarks = [f"but {remark}" for remark in planned.remarks]
     if not plan.moves:
-        return [f"nothing to move: {', '.join(plan.goals)} {'is' if len(plan.goals) == 1 else 'are'} reached"]
+        reached = f": {', '.join(plan.goals)} {'is' if len(plan.goals) == 1 else 'are'} reached"
+        return ["nothing to move" if remarks else f"nothing to move{reached}", *remarks]
     least = "" if plan.moves_least is None else f" (no plan needs fewer than {plan.moves_least:,})"
     if plan.moves_least == plan.replica_moves:
         least = ", the proven least"
@@ -57,7 +59,7 @@ def _about(planned: Planned) -> list[str]:
         lines.append(f"{order:,} partitions only get another order of replicas, or fewer")
     if planned.leader_changes:
         lines.append(f"{planned.leader_changes:,} partitions get another preferred leader")
-    return lines + [f"but {remark}" for remark in planned.remarks]
+    return lines + remarks
 
 
 def _print_brokers(state: ClusterState, plan: Plan) -> None:

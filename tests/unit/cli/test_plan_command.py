@@ -69,6 +69,17 @@ def test_a_plan_for_people(tidelog: Tidelog, tmp_path: Path) -> None:
     assert len(outcome.lines) < 40
 
 
+def test_a_plan_without_moves_says_what_it_does_not_reach(tidelog: Tidelog, tmp_path: Path) -> None:
+    """It is no plan for a goal that is reached where a limit, or a rule, lets nothing be moved."""
+    state = write_state(tmp_path / "state")
+    limited = tidelog("plan", "--from", state, "--balance", "counts", "--max-bytes", "1").out
+    assert "nothing to move" in limited
+    assert "reached" not in limited
+    assert "but 4 moves more reach the goals: this plan is limited" in limited
+    reached = tidelog("plan", "--from", state, "--balance", "racks").out
+    assert "nothing to move: racks is reached" in reached
+
+
 def test_a_plan_for_kafkas_tool_and_back(tidelog: Tidelog, tmp_path: Path) -> None:
     """What -o kafka prints is a list that --list reads."""
     state = write_state(tmp_path / "state")
