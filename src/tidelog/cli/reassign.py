@@ -31,7 +31,7 @@ from tidelog.operator.progress import Progress, Standing, is_for_another_cluster
 from tidelog.operator.reading import read_placement
 from tidelog.placement.plan.documents import DocumentError
 from tidelog.placement.plan.goals import PlanRefused
-from tidelog.placement.plan.kafka_json import load_kafka
+from tidelog.placement.plan.kafka_json import listed_targets, load_kafka
 from tidelog.placement.plan.plan import Plan
 from tidelog.placement.plan.plan_file import is_plan, load_plan
 from tidelog.placement.plan.planner import try_out
@@ -244,14 +244,14 @@ def _is_list_of(plan: Plan, text: bytes, state: ClusterState, *, whole: bool = T
     """
     if not plan.moves:
         return False
-    listed = {move.key: move for move in load_kafka(text, state, unchanged=True).moves}
+    listed = listed_targets(text)
+    for move in plan.moves:
+        topic = state.topics.get(move.topic)
+        made_again = topic is not None and None not in (move.topic_id, topic.id) and move.topic_id != topic.id
+        if listed.get(move.key) != move.replicas_to or made_again:
+            return False
     left_out = listed.keys() - {move.key for move in plan.moves} if whole else ()
-    return all(
-        (now := listed.get(move.key)) is not None
-        and now.replicas_to == move.replicas_to
-        and move.topic_id in (None, now.topic_id)
-        for move in plan.moves
-    ) and all(state.partitions[key].replicas == listed[key].replicas_to for key in left_out)
+    return all((now := state.partitions.get(key)) is not None and now.replicas == listed[key] for key in left_out)
 
 
 def _keep_inverse(session: Session, path: Path, plan: Plan) -> None:

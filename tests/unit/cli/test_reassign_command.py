@@ -23,6 +23,7 @@ from tidelog.client.blocking import BlockingCluster
 from tidelog.model.identifiers import TopicPartition
 from tidelog.operator.journal import Journal, JournalFiles, Run, RunKind, RunStatus
 from tidelog.operator.reading import read_state
+from tidelog.placement.plan.plan import Move, Plan
 from tidelog.placement.plan.state import ClusterState
 from tidelog.records.batch import Record, build_batch
 from tidelog.testing import Cluster
@@ -229,6 +230,31 @@ def test_a_rollback_of_a_list_that_was_interrupted_goes_on(
         client.run(admin.alter_reassignments(client.routing, {TopicPartition(topic, 0): (0, 1)}))
     until_on(brokers, topic, (0, 1), (1, 2))
     assert reassign("reassign", "rollback", listed).code == 0
+    until_on(brokers, topic, (0, 1), (1, 0))
+
+
+@pytest.mark.parametrize("gone", ["topic", "broker"])
+def test_a_list_is_known_whose_topic_or_broker_is_gone(
+    reassign: Tidelog, brokers: str, topic: str, tmp_path: Path, gone: str
+) -> None:
+    """One partition was moved; a topic of the list was deleted since, or the broker that was to get the other died."""
+    make(brokers, topic)
+    lost = TopicPartition(f"{topic}-gone" if gone == "topic" else topic, 0 if gone == "topic" else 1)
+    moves = [
+        Move(topic, 0, (0, 1), (2, 1), (None, None), (None, None)),
+        Move(*lost, (1, 0), (1, 2 if gone == "topic" else 9), (None, None), (None, None)),
+    ]
+    entries = [{"topic": each.topic, "partition": each.partition, "replicas": each.replicas_to} for each in moves]
+    listed = tmp_path / "list.json"
+    listed.write_text(json.dumps({"version": 1, "partitions": entries}))
+    files = JournalFiles(tmp_path / "tidelog", state_of(brokers).cluster_id)
+    files.save(Journal(Run(RunKind.RUN, Plan.of(moves), RunStatus.INCOMPLETE, plan_path=str(listed))))
+    with BlockingCluster(brokers) as client:
+        client.run(admin.alter_reassignments(client.routing, {TopicPartition(topic, 0): (2, 1)}))
+    until_on(brokers, topic, (2, 1), (1, 0))
+    verified = reassign("reassign", "verify", str(listed), "-o", "json")
+    assert [each["status"] for each in verified.json] == ["done", "changed" if gone == "topic" else "not begun"]
+    assert reassign("reassign", "rollback", str(listed)).code == 0
     until_on(brokers, topic, (0, 1), (1, 0))
 
 

@@ -44,6 +44,23 @@ def load_kafka(text: str | bytes, state: ClusterState, *, unchanged: bool = Fals
 
     DocumentError for another version, duplicates, partitions and brokers that are not there, wrong lengths of log_dirs.
     """
+    moves = [_move(state, *each) for each in _entries(text)]
+    return Plan.of(
+        [move for move in moves if unchanged or move.replicas_from != move.replicas_to or move.within],
+        cluster_id=state.cluster_id,
+        made_at_ms=state.taken_at_ms,
+        state_digest=state.digest(),
+        goals=("list",),
+    )
+
+
+def listed_targets(text: str | bytes) -> dict[TopicPartition, tuple[int, ...]]:
+    """[partition] -> replicas that Kafka's list wants, whether or not they are there. DocumentError as `load_kafka`."""
+    return {key: replicas for key, replicas, _ in _entries(text)}
+
+
+def _entries(text: str | bytes) -> tuple[tuple[TopicPartition, tuple[int, ...], tuple[str | None, ...]], ...]:
+    """(partition, replicas, directories or None for any) of a list."""
     fields = parse(text, "a reassignment")
     version = fields.integer("version", low=-BROKER_ID_MAX) if "version" in fields else VERSION
     if version != VERSION:
@@ -54,14 +71,7 @@ def load_kafka(text: str | bytes, state: ClusterState, *, unchanged: bool = Fals
         if key in seen:
             raise DocumentError(f"partition {key} is there twice")
         seen.add(key)
-    moves = [_move(state, *each) for each in wanted]
-    return Plan.of(
-        [move for move in moves if unchanged or move.replicas_from != move.replicas_to or move.within],
-        cluster_id=state.cluster_id,
-        made_at_ms=state.taken_at_ms,
-        state_digest=state.digest(),
-        goals=("list",),
-    )
+    return wanted
 
 
 def _told(move: Move, place: int) -> str:
