@@ -10,6 +10,7 @@ the parser fails all the same, what may have the fault that it tells of is set a
 
 import io
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -415,12 +416,6 @@ def _scalar(value: Any, kind: pa.DataType) -> Any:
         if not isinstance(value, str):
             raise ValueError("a timestamp is text such as 2013-01-01T10:00:00Z")
         return _timestamp(value).cast(kind, safe=False).as_py()
-    if pa.types.is_boolean(kind) is not isinstance(value, bool):
-        raise ValueError("wrong type")
-    if pa.types.is_integer(kind) and isinstance(value, float):
-        raise ValueError("wrong type")
-    if pa.types.is_floating(kind) and isinstance(value, int):
-        return float(value)
     if isinstance(value, str) and value.isascii() and pa.types.is_string(kind):
         return value  # As Arrow would give it back, which takes as long as all the rest.
     return pa.scalar(_readable(value, kind), kind).as_py()
@@ -428,18 +423,23 @@ def _scalar(value: Any, kind: pa.DataType) -> Any:
 
 def _readable(value: Any, kind: pa.DataType) -> Any:
     """`value` with its timestamps, dates, decimals and floats, however deep, as Python's: Arrow takes no text for the
-    former here, and no large whole number for the latter, though its parser does."""
+    former here, and no large whole number for the latter, though its parser does. ValueError for what the parser
+    refuses and Arrow makes another number of: fractions for whole numbers, true and false."""
     if value is None:
         return None
     if pa.types.is_timestamp(kind):
         return _scalar(value, kind)
+    if pa.types.is_boolean(kind) is not isinstance(value, bool):
+        raise ValueError("wrong type")
+    if isinstance(value, float) and (pa.types.is_integer(kind) or pa.types.is_date(kind)):
+        raise ValueError("wrong type")
     if pa.types.is_date(kind):
-        if isinstance(value, float):
-            raise ValueError("wrong type")
         return pa.scalar(value).cast(kind).as_py() if isinstance(value, str) else value
     if pa.types.is_decimal(kind) and isinstance(value, (str, _Fraction)):
         return pa.scalar(value.text if isinstance(value, _Fraction) else value).cast(kind).as_py()
-    if pa.types.is_floating(kind) and isinstance(value, int) and not isinstance(value, bool):
+    if pa.types.is_floating(kind) and isinstance(value, (int, float)):
+        if isinstance(value, _Fraction) and math.isinf(value):
+            raise ValueError("too large")  # Infinity itself is none.
         return float(value)
     if pa.types.is_list(kind) and isinstance(value, list):
         return [_readable(each, kind.value_type) for each in value]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 from typing import Any
 
 import pyarrow as pa
@@ -298,6 +299,36 @@ def test_inference_passes_bad_values_over_where_they_are_kept() -> None:
         infer_schema(sample)
     with pytest.raises(UnparsableRecord, match="none of the sampled records is a JSON object"):
         infer_schema([b"oops"], skips_bad=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.int64(), "1.5"),
+        (pa.int8(), "1e2"),
+        (pa.int32(), "true"),
+        (pa.float64(), "true"),
+        (pa.float64(), "1e400"),
+        (pa.bool_(), "1"),
+        (pa.date32(), "1.0"),
+    ],
+)
+def test_a_number_that_its_column_cannot_hold_is_bad_however_deep(kind: pa.DataType, value: str) -> None:
+    """It is not cut to one that fits; and so it is where each value is parsed by itself, beside a bad one."""
+    within = [(kind, "%s"), (pa.list_(kind), "[%s]"), (pa.struct([("x", kind)]), '{"x": %s}')]
+    for outer, form in [*within, (pa.list_(pa.struct([("x", kind)])), '[{"x": %s}]')]:
+        values = pa.array([b'{"a": %s}' % (form % value).encode(), b'{"a": null}'], pa.binary())
+        parsed, bad = parse_values(values, pa.schema([("a", outer)]))
+        assert list(bad) == [0], outer
+        assert parsed.to_pylist() == [{"a": None}, {"a": None}]
+
+
+def test_infinity_is_a_number_of_a_column_of_floats() -> None:
+    """Python's producers write it so; what is too large to be a float is another thing."""
+    values = pa.array([b'{"a": Infinity}', b'{"a": -Infinity}', b'{"a": 1e400}'], pa.binary())
+    parsed, bad = parse_values(values, pa.schema([("a", pa.float64())]))
+    assert parsed.to_pylist() == [{"a": math.inf}, {"a": -math.inf}, {"a": None}]
+    assert list(bad) == [2]
 
 
 def test_no_column_is_inferred_from_empty_objects() -> None:
