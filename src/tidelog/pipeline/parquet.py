@@ -8,7 +8,7 @@ import datetime
 import logging
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -152,9 +152,13 @@ class RangeWriter:
         self._rows = 0
         self._bytes = 0
         self._metadata: list[pq.FileMetaData] = []
+        self._floats = [each.name for each in shape.schema if pa.types.is_floating(each.type)]
+        self._with_nan: set[str] = set()
+        """Columns of floats that have NaN, which Parquet's bounds leave out."""
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Rows of the table's schema; written when there are enough for a row group. `TableNotWritten`."""
+        self._with_nan |= {name for name in self._floats if pc.any(pc.is_nan(batch.column(name))).as_py()}
         self._pending.append(batch)
         self._pending_bytes += batch.nbytes
         self._rows += batch.num_rows
@@ -173,7 +177,7 @@ class RangeWriter:
             self._writer.close()
             sync_files(self._table_path, [self._name])
             size = self._filesystem.get_file_info(f"{self._root}/{self._name}").size
-        statistics = _statistics(self._metadata[0], self._rows)
+        statistics = _statistics(self._metadata[0], self._rows, self._with_nan)
         return WrittenRange(self._range, self._name, size, self._rows, statistics, self._bytes)
 
     def abandon(self) -> None:
@@ -297,8 +301,9 @@ def _filesystem(path: str) -> tuple[pyarrow.fs.FileSystem, str]:
     return pyarrow.fs.LocalFileSystem(), path.rstrip("/")
 
 
-def _statistics(metadata: pq.FileMetaData, rows: int) -> str:
-    """Least, greatest and nulls of the flat columns that have them, over all row groups."""
+def _statistics(metadata: pq.FileMetaData, rows: int, with_nan: Collection[str]) -> str:
+    """Least, greatest and nulls of the flat columns that have them, over all row groups. A column with NaN, which is
+    greater than all numbers, has no greatest."""
     columns: dict[str, tuple[Any, Any, int]] = {}
     for index in range(metadata.num_columns):
         groups = [metadata.row_group(group).column(index) for group in range(metadata.num_row_groups)]
@@ -315,7 +320,7 @@ def _statistics(metadata: pq.FileMetaData, rows: int) -> str:
             least, greatest = _bounds(min(each.min for each in bounded), max(each.max for each in bounded))
         except OverflowError:
             least = greatest = None  # Timestamps beyond the years that Python knows.
-        columns[name] = (least, greatest, nulls)
+        columns[name] = (least, None if name in with_nan else greatest, nulls)
     return file_statistics(rows, columns)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,6 +69,18 @@ def test_bounds_of_times_without_a_zone_are_those_of_the_rows(tmp_path: Path) ->
     assert delta.commit_batch(table, "q", 0, [written], 0, {})
     rows = DeltaTable(str(tmp_path)).to_pyarrow_dataset()
     assert rows.to_table(filter=pc.field("local") == pa.scalar(noon, pa.timestamp("us"))).num_rows == 1
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
+def test_what_is_no_number_is_beyond_every_bound(tmp_path: Path, kind: pa.DataType) -> None:
+    """Spark sorts NaN behind all numbers, and Parquet's bounds leave it out: a file with one has no upper bound."""
+    schema = pa.schema([("a", kind), ("b", kind)])
+    writer = RangeWriter(str(tmp_path), TableShape(ValueFormat.JSON, schema), OffsetRange("t", 0, 0, 3, "id"))
+    for a in (1.0, math.nan, 2.0):
+        writer.add(pa.RecordBatch.from_pylist([{"a": a, "b": None if math.isnan(a) else a}], schema=schema))
+    statistics = json.loads(writer.finish().statistics)
+    assert statistics["minValues"] == {"a": 1.0, "b": 1.0}
+    assert statistics["maxValues"] == {"b": 2.0}
 
 
 @pytest.mark.parametrize(
