@@ -74,12 +74,12 @@ def open_table(path: str, schema: pa.Schema, *, description: str, filled: Collec
     """The table at `path`, made if there is none; raises `TableMismatch` where it does not take rows of `schema`, of
     which `filled` columns are never null."""
     if not DeltaTable.is_deltatable(path):
-        made = DeltaTable.create(path, schema=schema, mode="ignore", description=description)
-        sync_commits(made.table_uri, 0, made.version())
-        sync_files(made.table_uri, [])
-        return made
-    table = opened(path)
-    check_takes(table, schema, filled)
+        table = DeltaTable.create(path, schema=schema, mode="ignore", description=description)
+        sync_commits(table.table_uri, 0, table.version())
+        sync_files(table.table_uri, [])
+    else:
+        table = opened(path)
+    check_takes(table, schema, filled)  # Another job may have made it first.
     return table
 
 

@@ -199,6 +199,14 @@ def test_a_table_takes_no_nulls_where_it_is_not_null(
         delta.open_table(str(tmp_path), shape.schema, description="", filled=shape.filled)
 
 
+def test_a_table_that_another_job_makes_first_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two jobs begin at once on a path where none is: the one that comes second has not made it."""
+    delta.open_table(str(tmp_path), nullable("a"), description="")
+    monkeypatch.setattr(DeltaTable, "is_deltatable", lambda path: False)
+    with pytest.raises(TableMismatch, match=r"has the columns \(a int64\), this job would write \(b int64\)"):
+        delta.open_table(str(tmp_path), nullable("b"), description="")
+
+
 @pytest.mark.parametrize("change", ["columns added", "another type", "partitioned", "a constraint"])
 def test_a_table_that_is_changed_under_a_running_job_takes_what_fits(tmp_path: Path, change: str) -> None:
     """The tasks go on writing the columns of its start: readers would find nulls, or types that they cannot read."""
