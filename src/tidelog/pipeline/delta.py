@@ -39,6 +39,7 @@ _CONSTRAINT: Final = "delta.constraints."
 _CHECKED_COLUMNS: Final = {
     "delta.generationExpression": "the computed column",
     "delta.invariants": "the invariant of column",
+    "__CHAR_VARCHAR_TYPE_STRING": "the bounded length of column",
 }
 """Metadata of columns -> what they make of them."""
 _FORGETS: Final = "delta.setTransactionRetentionDuration"

@@ -146,9 +146,10 @@ def altered(path: Path, protocol: dict[str, Any], settings: dict[str, str], **me
         (3, {"delta.constraints.few": "s.offset < 9"}, {}, "constraint few"),
         (4, {}, {"delta.generationExpression": "1 + 1"}, "computed column offset"),
         (2, {}, {"delta.invariants": '{"expression": {"expression": "offset < 9"}}'}, "invariant of column offset"),
+        (2, {}, {"__CHAR_VARCHAR_TYPE_STRING": "varchar(3)"}, "bounded length of column offset"),
         (4, {"delta.enableChangeDataFeed": "true"}, {}, None),
     ],
-    ids=["constraint", "generated", "invariant", "others"],
+    ids=["constraint", "generated", "invariant", "varchar", "others"],
 )
 def test_a_table_whose_rows_are_to_be_checked_is_refused(
     tmp_path: Path, version: int, settings: dict[str, str], metadata: dict[str, str], what: str | None
