@@ -94,7 +94,7 @@ def commit_micro_batch(options: SinkOptions, writes: Sequence[StagedWrite], batc
     with open_cluster(options) as cluster:
         transaction = _Transaction(cluster, options, options.transactional_id or f"tidelog-sink-{query}")
         mark, place = read_mark(cluster, topic)
-        decision = decide(mark, query, batch, options.first_batch, topic)
+        decision = decide(mark, query, batch, plan.rows, options.first_batch, topic)
         ends = {partition: end for partition, (_, end) in plan.ranges().items()}
         if decision is Decision.WRITE:
             transaction.carry_out(plan, topic, (place, encode_mark(query, batch, plan.rows)))

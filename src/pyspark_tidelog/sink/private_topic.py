@@ -11,7 +11,7 @@ from typing import Final
 
 from pyspark_tidelog.sink.errors import SinkError, WriteStopped
 from pyspark_tidelog.sink.options import SinkOptions
-from pyspark_tidelog.sink.staged import MARK_PARTITION, decode_mark
+from pyspark_tidelog.sink.staged import MARK_PARTITION, Mark, decode_mark
 from tidelog.client import admin
 from tidelog.client.blocking import BlockingCluster
 from tidelog.client.errors import ClientError
@@ -110,9 +110,8 @@ def _create(cluster: BlockingCluster, options: SinkOptions, name: str, *, is_que
         raise outcome
 
 
-def read_mark(cluster: BlockingCluster, topic: str) -> tuple[tuple[str, int] | None, int]:
-    """The query and the number of the batch that was written last, None where there is no mark; and where the next mark
-    will be.
+def read_mark(cluster: BlockingCluster, topic: str) -> tuple[Mark | None, int]:
+    """The batch that was written last, None where there is no mark; and where the next mark will be.
 
     To be asked once the transactional id is taken over: no transaction of that id is open then. WriteStopped where one
     of another id is, which may be decided already.

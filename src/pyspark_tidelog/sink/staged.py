@@ -133,25 +133,33 @@ class Decision(Enum):
     """It is written already."""
 
 
+class Mark(NamedTuple):
+    """The batch that a query wrote last."""
+
+    query: str
+    batch: int
+    rows: int
+
+
 def encode_mark(query: str, batch: int, rows: int) -> bytes:
     """The record that a transaction leaves beside the rows."""
     return json.dumps({"version": 1, "query": query, "batch": batch, "rows": rows}).encode()
 
 
-def decode_mark(value: bytes | None, topic: str) -> tuple[str, int]:
-    """The query and the number of the batch that a mark tells of."""
+def decode_mark(value: bytes | None, topic: str) -> Mark:
+    """The batch that a mark tells of."""
     try:
         document: Mapping[str, object] = json.loads(value or b"")
-        query, batch = document["query"], document["batch"]
+        query, batch, rows = document["query"], document["batch"], document["rows"]
     except (ValueError, KeyError, TypeError) as error:
         raise WriteStopped(f"the last record of {topic}-{MARK_PARTITION} is no mark of a batch: {error}") from error
-    if not isinstance(query, str) or not isinstance(batch, int):
+    if not isinstance(query, str) or not isinstance(batch, int) or not isinstance(rows, int):
         raise WriteStopped(f"the last record of {topic}-{MARK_PARTITION} is no mark of a batch: {document}")
-    return query, batch
+    return Mark(query, batch, rows)
 
 
-def decide(mark: tuple[str, int] | None, query: str, batch: int, first_batch: int, topic: str) -> Decision:
-    """Whether a micro-batch is to be written. WriteStopped where that cannot be known."""
+def decide(mark: Mark | None, query: str, batch: int, rows: int, first_batch: int, topic: str) -> Decision:
+    """Whether a micro-batch of so many rows is to be written. WriteStopped where that cannot be known."""
     if mark is None:
         if batch == first_batch:
             return Decision.WRITE
@@ -160,13 +168,19 @@ def decide(mark: tuple[str, int] | None, query: str, batch: int, first_batch: in
             f" query has written elsewhere until now. Whether batch {batch} is written already cannot be known. If it"
             f" is not, set firstBatch to {batch}"
         )
-    if mark[0] != query:
-        raise WriteStopped(f"{topic} belongs to query {mark[0]}, not to query {query}")
-    if mark[1] == batch:
+    if mark.query != query:
+        raise WriteStopped(f"{topic} belongs to query {mark.query}, not to query {query}")
+    if mark.batch == batch:
+        if rows > mark.rows:
+            raise WriteStopped(
+                f"batch {batch} of query {query} was written with {mark.rows} rows, and has {rows} now: it is another"
+                " batch, of a checkpoint that was put back by one, or the query gives other rows each time. Start the"
+                " query with a new checkpoint"
+            )
         return Decision.SKIP
-    if mark[1] + 1 == batch:
+    if mark.batch + 1 == batch:
         return Decision.WRITE
     raise WriteStopped(
-        f"query {query} is at batch {batch}, but {topic} says that batch {mark[1]} was the last one written: its"
+        f"query {query} is at batch {batch}, but {topic} says that batch {mark.batch} was the last one written: its"
         " checkpoint was put back or exchanged. Start the query with a new checkpoint"
     )

@@ -73,6 +73,8 @@ def test_an_equal_batch_is_skipped_and_the_next_one_written(site: Site) -> None:
     assert site.commit(2, site.attempt(2, "b")) is Decision.WRITE
     with pytest.raises(WriteStopped, match="batch 2 was the last one written"):
         site.commit(4, site.attempt(4, "c"))
+    with pytest.raises(WriteStopped, match="was written with 1 rows, and has 2 now"):
+        site.commit(2, site.attempt(2, "b", "c"))
     site.until_settled()
     assert site.committed() == ["a", "b"]
 

@@ -7,6 +7,7 @@ import pytest
 from pyspark_tidelog.sink.errors import WriteStopped
 from pyspark_tidelog.sink.staged import (
     Decision,
+    Mark,
     StagedBatch,
     StagedWrite,
     Wanted,
@@ -64,38 +65,46 @@ def test_rows_that_lie_in_two_places_stop_the_commit() -> None:
     ("mark", "batch", "decision"),
     [
         (None, 0, Decision.WRITE),
-        (("q", 0), 0, Decision.SKIP),
-        (("q", 0), 1, Decision.WRITE),
-        (("q", 41), 41, Decision.SKIP),
-        (("q", 41), 42, Decision.WRITE),
+        (Mark("q", 0, 9), 0, Decision.SKIP),
+        (Mark("q", 0, 9), 1, Decision.WRITE),
+        (Mark("q", 41, 10), 41, Decision.SKIP),
+        (Mark("q", 41, 0), 42, Decision.WRITE),
     ],
 )
-def test_an_equal_mark_is_skipped_and_one_more_is_written(
-    mark: tuple[str, int] | None, batch: int, decision: Decision
-) -> None:
-    """The mark decides, however old it is."""
-    assert decide(mark, "q", batch, 0, "private") is decision
+def test_an_equal_mark_is_skipped_and_one_more_is_written(mark: Mark | None, batch: int, decision: Decision) -> None:
+    """The mark decides, however old it is; fewer rows may be left of a batch whose records retention takes."""
+    assert decide(mark, "q", batch, 9, 0, "private") is decision
 
 
-@pytest.mark.parametrize(("mark", "batch"), [(("q", 5), 4), (("q", 5), 7), (("q", 5), 0), (("r", 4), 5), (None, 1)])
-def test_any_other_mark_stops_the_query(mark: tuple[str, int] | None, batch: int) -> None:
+@pytest.mark.parametrize(
+    ("mark", "batch"),
+    [(Mark("q", 5, 9), 4), (Mark("q", 5, 9), 7), (Mark("q", 5, 9), 0), (Mark("r", 4, 9), 5), (None, 1)],
+)
+def test_any_other_mark_stops_the_query(mark: Mark | None, batch: int) -> None:
     """Whether the batch is written cannot be known."""
     with pytest.raises(WriteStopped):
-        decide(mark, "q", batch, 0, "private")
+        decide(mark, "q", batch, 9, 0, "private")
+
+
+def test_a_batch_that_has_more_rows_than_were_written_stops_the_query() -> None:
+    """It has the number of the one that was written, after the checkpoint was put back by one: to skip it would lose
+    what came since."""
+    with pytest.raises(WriteStopped, match="was written with 9 rows, and has 10 now"):
+        decide(Mark("q", 5, 9), "q", 5, 10, 0, "private")
 
 
 def test_a_query_may_be_told_where_to_begin() -> None:
     """firstBatch counts only where there is no mark."""
-    assert decide(None, "q", 57, 57, "private") is Decision.WRITE
-    assert decide(("q", 57), "q", 58, 57, "private") is Decision.WRITE
+    assert decide(None, "q", 57, 9, 57, "private") is Decision.WRITE
+    assert decide(Mark("q", 57, 9), "q", 58, 9, 57, "private") is Decision.WRITE
     with pytest.raises(WriteStopped, match="firstBatch to 57"):
-        decide(None, "q", 57, 0, "private")
+        decide(None, "q", 57, 9, 0, "private")
 
 
 def test_marks_round_trip_and_others_are_refused() -> None:
     """What is no mark stops the query, rather than being taken for none."""
-    assert decode_mark(encode_mark("q", 12, 100), "private") == ("q", 12)
-    for value in (None, b"", b"{}", b"[]", b'{"query": 1, "batch": 2}'):
+    assert decode_mark(encode_mark("q", 12, 100), "private") == Mark("q", 12, 100)
+    for value in (None, b"", b"{}", b"[]", b'{"query": "q", "batch": 2}', b'{"query": 1, "batch": 2, "rows": 3}'):
         with pytest.raises(WriteStopped, match="no mark"):
             decode_mark(value, "private")
 
