@@ -196,13 +196,16 @@ class Fetcher:
         for topic in {tp.topic for tp in partitions} - still:
             self._topic_ids.pop(topic, None)
 
-    def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Fetches nothing of these until `resume`; what waits to be taken is fetched again then."""
+    def pause(self, partitions: Collection[TopicPartition], epochs: Mapping[TopicPartition, int] | None = None) -> None:
+        """Fetches nothing of these until `resume`; what waits to be taken is fetched again then.
+
+        `epochs`: [partition] -> leader epoch of the record that was taken last, where that is known.
+        """
         for topic_partition in partitions:
             self.paused.add(topic_partition)
             first = self._ready.forget(topic_partition)
             if first is not None:
-                self._place(topic_partition, first)
+                self._place(topic_partition, first, -1 if epochs is None else epochs.get(topic_partition, -1))
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Goes on with what was paused."""

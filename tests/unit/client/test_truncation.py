@@ -9,6 +9,7 @@ import pytest
 from tests.unit.client.log_broker import LogBroker
 
 from tidelog.client.cluster import Cluster
+from tidelog.client.consumer import AutoOffsetReset, Consumer, ConsumerSettings
 from tidelog.client.errors import KafkaError, LogTruncated, OffsetOutOfRange
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.fetching import FetchSettings
@@ -124,6 +125,30 @@ async def test_a_leader_that_knows_nothing_of_the_epoch() -> None:
     ):
         await offsets_read(broker)
     assert (error.value.divergent, error.value.start, error.value.code) == (None, 0, ErrorCode.OFFSET_OUT_OF_RANGE)
+
+
+async def test_a_log_that_was_cut_while_its_partition_was_paused_is_found() -> None:
+    """What was fetched ahead of the pause is fetched again, from where the caller is: that leader is asked about the
+    record before."""
+    settings = ConsumerSettings(
+        auto_offset_reset=AutoOffsetReset.NONE, fetch=FetchSettings(max_wait_ms=1, partition_max_bytes=1)
+    )
+    with Elections(EpochEnd(2, 2)) as broker:
+        broker.append(0, 4, 2)
+        async with Cluster(broker.bootstrap) as cluster, Consumer(cluster, settings=settings) as consumer:
+            consumer.assign({TP: 0})
+            batch = await consumer.poll(timeout_s=180)
+            assert batch is not None
+            assert batch.next_offset == 4
+            while consumer._fetcher.next_piece(TP) is None:
+                await consumer._fetcher.advance()
+                await consumer._fetcher.wait()
+            consumer.pause([TP])
+            broker.elect()
+            consumer.resume([TP])
+            with pytest.raises(LogTruncated) as cut:
+                await consumer.poll(timeout_s=180)
+            assert (cut.value.offset, cut.value.leader_epoch, cut.value.divergent) == (4, 3, 2)
 
 
 async def test_brokers_that_can_not_be_asked_are_read_as_before() -> None:

@@ -317,7 +317,7 @@ class Consumer:
         self._require_open()
         require_partitions(partitions)
         self._ownership.require_here(partitions)
-        self._fetcher.pause(partitions)
+        self._fetcher.pause(partitions, self._ownership.epochs)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Goes on with what was paused. KeyError where one is not assigned."""

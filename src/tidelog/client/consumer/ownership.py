@@ -54,7 +54,7 @@ class Ownership:
         """[partition] -> the next offset to give to the caller."""
         self.topics_given: dict[str, TopicId] = {}
         """[topic] -> its id as of the last batch that the caller was given, zero where it is not known."""
-        self._epochs: dict[TopicPartition, int] = {}
+        self.epochs: dict[TopicPartition, int] = {}
         """[partition] -> leader epoch of the record before its position, where that is known: a commit names it."""
         self.changing = False
         """Whether partitions are about to go or come: nothing may be given out."""
@@ -145,7 +145,7 @@ class Ownership:
         self.placement.forget(partitions)
         for topic_partition in partitions:
             self.positions.pop(topic_partition, None)
-            self._epochs.pop(topic_partition, None)
+            self.epochs.pop(topic_partition, None)
             self._tenures.pop(topic_partition, None)
             self._committed.pop(topic_partition, None)
             self._left_at.pop(topic_partition, None)
@@ -178,7 +178,7 @@ class Ownership:
     def given(self, topic_partition: TopicPartition, offset: int, epoch: int = -1) -> None:
         """The caller was given what lies before `offset`; `epoch` is the leader epoch of the last record."""
         self.positions[topic_partition] = offset
-        self._epochs[topic_partition] = epoch
+        self.epochs[topic_partition] = epoch
 
     def seek(self, topic_partition: TopicPartition, offset: int, epoch: int = -1) -> None:
         """Goes on from `offset`; `epoch` is the leader epoch of the record before it, -1: not known. KeyError where the
@@ -261,7 +261,7 @@ class Ownership:
         for topic_partition in partitions:
             self._remember(topic_partition, error.former)
             self.positions[topic_partition] = None
-            self._epochs.pop(topic_partition, None)
+            self.epochs.pop(topic_partition, None)
             self._committed.pop(topic_partition, None)
         if all(map(self._left_in_present_topic, partitions)):
             return
@@ -279,7 +279,7 @@ class Ownership:
         if position is not None:
             left_at = self._left_at.setdefault(topic_partition, {})
             left_at.pop(topic_id, None)
-            left_at[topic_id] = CommittedOffset(position, self._epochs.get(topic_partition, -1))
+            left_at[topic_id] = CommittedOffset(position, self.epochs.get(topic_partition, -1))
             if len(left_at) > FORMER_TOPICS:
                 del left_at[next(iter(left_at))]
 
@@ -288,7 +288,7 @@ class Ownership:
     def uncommitted(self) -> dict[TopicPartition, CommittedOffset]:
         """What was given to the caller and not committed since: the next offset of each partition."""
         return {
-            tp: CommittedOffset(position, self._epochs.get(tp, -1))
+            tp: CommittedOffset(position, self.epochs.get(tp, -1))
             for tp, position in self.positions.items()
             if position is not None and self._committed.get(tp) != position
         }
