@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from tidelog.client.addresses import Address, parse_bootstrap
 from tidelog.client.connection import Connection
@@ -24,6 +24,10 @@ from tidelog.client.security import ClientSecurity
 from tidelog.client.throttles import Throttles
 
 T = TypeVar("T")
+
+LITTLE_S: Final = 5.0
+"""A broker that has not answered for less time may be well: what a call had was the rest of an operation's time, or of
+a record's. It ends no connection, on which others wait for answers to what they can perhaps not ask again."""
 
 
 class Cluster:
@@ -112,8 +116,12 @@ class Cluster:
             if deadline.remaining_s <= 0:
                 # A request without time would only cost the connection that others use.
                 raise RequestTimedOut(f"{call.address} did not answer within {call.timeout_s:g} s")
-            is_large = call.purpose is Purpose.FETCH
-            return await connection.request(call.message, timeout_s=deadline.remaining_s, is_large=is_large)
+            return await connection.request(
+                call.message,
+                timeout_s=deadline.remaining_s,
+                is_large=call.purpose is Purpose.FETCH,
+                closes=call.timeout_s >= min(LITTLE_S, self.routing.call_timeout_s),
+            )
         except ClientError as error:
             return error.about(broker=str(call.address))
 

@@ -118,15 +118,22 @@ class Connection(asyncio.BufferedProtocol):
         return self._exchange.features
 
     async def request(
-        self, message: Any, version: int | None = None, *, timeout_s: float = 30.0, is_large: bool = False
+        self,
+        message: Any,
+        version: int | None = None,
+        *,
+        timeout_s: float = 30.0,
+        is_large: bool = False,
+        closes: bool = True,
     ) -> Any:
         """Sends a request and waits for its answer; None for one that has none (acks=0).
 
         A broker that has asked for a pause gets none before it is over; `timeout_s` begins after that, and anew with
         each part that arrives of an answer that `is_large`: how long that takes is up to the way. There is one such
         request at a time.
-        RequestTimedOut closes the connection: whether the request was carried out is then unknown, and an answer that
-        comes late must not be waited for by others. Cancelling leaves the connection as it is.
+        RequestTimedOut closes the connection, unless `closes` is False: whether the request was carried out is then
+        unknown, and an answer that comes late must not be waited for by others. Cancelling leaves the connection as it
+        is.
         """
         if (pause_s := self._throttles.left_s(self.address)) > 0:
             await asyncio.sleep(pause_s)
@@ -138,7 +145,10 @@ class Connection(asyncio.BufferedProtocol):
                     self._large = limit, timeout_s
                 return None if future is None else await future
         except TimeoutError as error:
-            raise self._fail(RequestTimedOut(f"{self.address} did not answer within {timeout_s:g} s")) from error
+            late = RequestTimedOut(f"{self.address} did not answer within {timeout_s:g} s").about(
+                broker=str(self.address)
+            )
+            raise (self._fail(late) if closes else late) from error
         finally:
             if is_large:
                 self._large = None

@@ -22,7 +22,7 @@ from tidelog.client.connection import Connection
 from tidelog.client.coordination import CoordinatorConnection
 from tidelog.client.errors import ClientError, ConnectionFailed, InvalidResponse, RequestTimedOut
 from tidelog.client.offsets import OffsetFound, list_offsets
-from tidelog.client.operations import Call
+from tidelog.client.operations import Call, Purpose
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import framing, messages
@@ -117,6 +117,32 @@ async def test_a_large_answer_may_take_as_long_as_something_of_it_arrives() -> N
         with pytest.raises(RequestTimedOut):
             await connection.request(question(), timeout_s=0.01, is_large=True)
         assert connection.closed
+
+
+async def test_a_call_that_had_little_time_leaves_the_connection_to_others() -> None:
+    """What an operation, or a record, has left of its time says nothing of the broker: another caller's request, which
+    may not be repeatable, goes on waiting. One that had its full time ends the connection."""
+    may_go = threading.Event()
+
+    def hold(request: Any, version: int) -> Any:
+        assert may_go.wait(180)
+        return messages.ListOffsetsResponse(topics=[])
+
+    with ScriptedBroker({ApiKey.LIST_OFFSETS: hold}) as broker:
+        async with Cluster(broker.bootstrap) as cluster:
+            address = Address("127.0.0.1", broker.port)
+            other = asyncio.create_task(cluster.call(Call(address, question(), 180)))
+            await eventually(lambda: bool(broker.asked(ApiKey.LIST_OFFSETS)))
+            late = await cluster.call(Call(address, messages.MetadataRequest(topics=None), 0.05))
+            assert isinstance(late, RequestTimedOut)
+            assert late.broker == str(address)
+            may_go.set()
+            assert (await other).topics == []
+            assert broker.connections == 1
+            cluster.routing.call_timeout_s = 0.05
+            broker.handlers[ApiKey.LIST_OFFSETS] = lambda request, version: SILENCE
+            assert isinstance(await cluster.call(Call(address, question(), 0.05)), RequestTimedOut)
+            assert not cluster.is_connected(address, Purpose.GENERAL)
 
 
 async def test_cancelling_a_request_leaves_the_connection_to_others() -> None:
