@@ -169,8 +169,8 @@ def produce(
     try:
         asyncio.run(_produce(bootstrap, topic, lines, parse, settings, job, timeout, sent))
     except (InvalidRecord, InvalidPartition) as error:
-        done = sent.records if transactional_id is None else sent.committed
-        raise Refused([f"{lines.where}: {error}; {done} records before it were sent"]) from error
+        done = sent.records - sent.refused if transactional_id is None else sent.committed
+        raise Refused([*sent.refusals, f"{lines.where}: {error}; {done} records before it were sent"]) from error
     seconds = time.monotonic() - started
     if output is Form.JSON:
         print_json({"topic": topic, "records": sent.records, "bytes": sent.bytes, "seconds": round(seconds, 3)})
@@ -199,12 +199,17 @@ class _Job:
 
 
 class _Sent:
-    """What went out so far; `committed` counts the records of transactions that are done."""
+    """What went out so far; `committed` counts the records of transactions that are done.
+
+    `refused` counts records that brokers refused before a line that cannot be read, `refusals` names them.
+    """
 
     def __init__(self) -> None:
         self.records = 0
         self.bytes = 0
         self.committed = 0
+        self.refused = 0
+        self.refusals: list[str] = []
 
 
 def _parser(
@@ -277,6 +282,7 @@ async def _send_all(
         await producer.flush()
     refusals.collect()
     if failure is not None:
+        sent.refused, sent.refusals = refusals.count, refusals.named()
         raise failure
     if refusals.told:
         raise Refused(refusals.in_words(sent.records))
@@ -289,7 +295,7 @@ class _Refusals:
         self._producer = producer
         self._open: deque[tuple[str, Delivery]] = deque()
         self.told: list[str] = []
-        self._count = 0
+        self.count = 0
 
     def add(self, where: str, delivery: Delivery) -> None:
         """A line was given to the producer."""
@@ -302,14 +308,18 @@ class _Refusals:
             if isinstance(outcome, Exception):
                 if not _is_of_one_record(outcome):
                     raise outcome
-                self._count += 1
-                if self._count <= FAILURES_TOLD_MAX:
+                self.count += 1
+                if self.count <= FAILURES_TOLD_MAX:
                     self.told.append(f"{where}: {outcome.message if isinstance(outcome, KafkaError) else outcome}")
 
     def in_words(self, records: int) -> list[str]:
         """A line for each refusal, but not for too many; and what became of the others."""
-        more = [f"and {self._count - FAILURES_TOLD_MAX} more"] if self._count > FAILURES_TOLD_MAX else []
-        return [*self.told, *more, f"{self._count} of {records} records were refused; the others were sent"]
+        return [*self.named(), f"{self.count} of {records} records were refused; the others were sent"]
+
+    def named(self) -> list[str]:
+        """A line for each refusal, but not for too many."""
+        more = [f"and {self.count - FAILURES_TOLD_MAX} more"] if self.count > FAILURES_TOLD_MAX else []
+        return [*self.told, *more]
 
 
 def _is_of_one_record(error: Exception) -> bool:

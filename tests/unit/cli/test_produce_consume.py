@@ -285,6 +285,21 @@ def test_a_reader_that_left_ends_it_quietly(process: Process, tidelog: Tidelog, 
     assert (consumer.returncode, errors) == (0, b"")
 
 
+def test_lines_that_were_refused_before_one_that_cannot_be_read_are_named(
+    tidelog: Tidelog, topic: str, tmp_path: Path
+) -> None:
+    """They do not count among those that were sent."""
+    tidelog("topics", "create", topic, "-c", "max.message.bytes=1000")
+    path = tmp_path / "lines"
+    path.write_text("".join(f'{{"value": "{value}"}}\n' for value in ("a", "x" * 3000, "b")) + "no JSON\n")
+    sent = tidelog("produce", topic, "-f", "json", str(path))
+    assert sent.code == 1
+    assert f"{path}:2: " in sent.err
+    assert f"{path}:4: not JSON" in sent.err
+    assert sent.err.endswith("2 records before it were sent\n")
+    assert tidelog("consume", topic).lines == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("bound", "reason"),
     [("max.message.bytes=1000", "max.message.bytes"), ("segment.bytes=1000", "the maximum configured segment size")],
