@@ -157,7 +157,7 @@ def produce(
         codec=Codec.of_name(codec.value),
         linger_ms=linger_ms,
         batch_size=batch_size,
-        delivery_timeout_s=timeout,
+        delivery_timeout_s=timeout + linger_ms / 1000,
         idempotent=idempotent,
         transactional_id=transactional_id,
         partitioner=DEFAULT if partitioner is None else _partitioner(partitioner),

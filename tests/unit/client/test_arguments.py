@@ -42,6 +42,7 @@ NOWHERE: Any = "127.0.0.1:9"
         (ShareConsumerSettings, {"max_bytes": 0.5}, "max_bytes is an int, not float"),
         (ShareConsumerSettings, {"max_poll_interval_s": 0}, "max_poll_interval_s is 0"),
         (ProducerSettings, {"linger_ms": "5"}, "linger_ms is a number, not str"),
+        (ProducerSettings, {"linger_ms": 120_000}, "linger_ms is 120000: it must be below delivery_timeout_s, 120 s"),
         (ProducerSettings, {"delivery_timeout_s": math.nan}, "delivery_timeout_s is nan: it must be above 0"),
         (ProducerSettings, {"codec": "zstd"}, "such as Codec.ZSTD, not 'zstd'"),
         (ProducerSettings, {"transactional_id": ""}, "transactional_id is empty"),

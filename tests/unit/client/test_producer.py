@@ -302,7 +302,7 @@ async def test_memory_is_bounded_and_senders_wait() -> None:
 @pytest.mark.parametrize("size", [400, 800])
 async def test_who_waits_for_room_waits_for_no_lingering_batch(size: int) -> None:
     """What fills the memory is sent at once: it can have no more records before it has gone."""
-    settings = ProducerSettings(linger_ms=3_600_000, buffer_memory=1000)
+    settings = ProducerSettings(linger_ms=3_600_000, delivery_timeout_s=7_200, buffer_memory=1000)
     with LogBroker(partitions=1) as broker:
         async with Cluster(broker.bootstrap) as cluster, Producer(cluster, settings) as producer:
             for _ in range(10):

@@ -18,7 +18,7 @@ class ProducerSettings:
 
     `batch_size` bytes (before compression) close a batch, `linger_ms` at the latest; `buffer_memory` bytes may wait
     for brokers before `send` waits itself; `delivery_timeout_s` after its first record a batch that is not
-    acknowledged has failed.
+    acknowledged has failed, which is later than `linger_ms`.
     With `idempotent`, which is the default where acks is all, brokers drop what a retry sends twice, and up to
     `in_flight_max` requests are on their way to each broker without a change of order; acks is then all. Other
     producers have one batch of a partition on its way at a time, so that a retry changes no order, either.
@@ -56,6 +56,11 @@ class ProducerSettings:
         for name in ("batch_size", "buffer_memory", "delivery_timeout_s", "metadata_max_age_s"):
             require_number(name, getattr(self, name), above=0)
         require_number("linger_ms", self.linger_ms, least=0)
+        if self.linger_ms / 1000 >= self.delivery_timeout_s:
+            # No record would be sent before it has failed.
+            raise ValueError(
+                f"linger_ms is {self.linger_ms:g}: it must be below delivery_timeout_s, {self.delivery_timeout_s:g} s"
+            )
         require_text("transactional_id", self.transactional_id)
         require_whole("transaction_timeout_ms", self.transaction_timeout_ms, least=1, most=INT32_MAX)
         if not isinstance(self.codec, Codec):
