@@ -485,6 +485,8 @@ class Fetcher:
             del self.positions[topic_partition]
         else:
             epoch = data.leader_epoch if data.records else self._epochs.get(topic_partition, -1)
+            if data.records:
+                del self.positions[topic_partition]  # It comes to the end: answers are filled in the order of requests.
             self._place(topic_partition, data.next_offset, epoch, checked_by=leader_epoch)
 
     def _is_well(self, topic_partition: TopicPartition) -> None:

@@ -375,3 +375,27 @@ async def test_a_partition_that_cannot_be_read_keeps_no_other_from_being_read(is
         assert found == {0, 2}
         reason = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT if is_old_format else ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert set(refusals) == {reason}
+
+
+async def test_partitions_that_gave_records_are_asked_for_behind_the_others() -> None:
+    """A broker fills an answer in the order of the request. Without a session, which keeps an order of its own, the
+    first partitions would be all that is read, for as long as they have more than an answer holds."""
+    with LogBroker(partitions=3) as broker:
+        for partition in range(3):
+            broker.append(partition, *[10] * 5)
+        answered = broker.handlers[ApiKey.FETCH]
+
+        def fetch(request: Any, version: int) -> Any:
+            response = answered(request, version)
+            for data in response.responses[0].partitions[1:]:
+                data.records = b""
+            return response
+
+        broker.handlers[ApiKey.FETCH] = fetch
+        async with Cluster(broker.bootstrap) as cluster:
+            partitions = [TopicPartition("t", partition) for partition in range(3)]
+            ends = dict.fromkeys(partitions, 50)
+            settings = FetchSettings(partition_max_bytes=1)
+            fetcher = Fetcher(cluster, dict.fromkeys(partitions, 0), ends=ends, settings=settings)
+            order = [data.topic_partition.partition async for data in fetcher]
+        assert order == [0, 1, 2] * 5
