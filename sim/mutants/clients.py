@@ -54,8 +54,9 @@ CLIENT_MUTANTS: Final = (
     Mutant(
         "one-topic-blocks-commits",
         "client.consumer.commits",
-        "        await self._cluster.run(self._routing.refresh(unknown, deadline))\n",
-        "        await self._cluster.run(self._routing.require_topics(sorted(unknown), deadline))\n",
+        "        errors = await self._cluster.run(self._routing.refresh(unknown, deadline))\n",
+        "        await self._cluster.run(self._routing.require_topics(sorted(unknown), deadline))\n"
+        "        errors: dict[str, ErrorCode] = {}\n",
         "no offset is committed while one belongs to a topic that is gone",
     ),
     Mutant(
