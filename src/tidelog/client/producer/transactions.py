@@ -306,7 +306,7 @@ class TransactionManager:
             try:
                 await self._say_how_it_ends(committed)
             except KafkaError as error:
-                if committed or self._begun:
+                if committed or not self._is_forgotten({error.code}):
                     raise
                 logger.info("nothing to abort: transactional_id=%s error=%s", self._id, error)
         self._is_commit_open = False
@@ -419,9 +419,13 @@ class TransactionManager:
             if not passing or not await self._cluster.run(self._routing.pause(attempt, deadline)):
                 raise self._refused(codes, what)
 
+    def _is_forgotten(self, codes: Collection[ErrorCode]) -> bool:
+        """Whether the coordinator has forgotten the id, which the producer can then take anew."""
+        return self._names_former and set(codes) == {_FORGOTTEN}
+
     def _refused(self, codes: Collection[ErrorCode], what: str) -> Exception:
         fatal = _FENCED.intersection(codes)
-        if self._names_former and fatal == {_FORGOTTEN}:
+        if self._is_forgotten(fatal):
             # There is nothing to end. The end of the transaction takes the id anew.
             fatal = frozenset()
             self._begun, self._needs_new_epoch = False, True
