@@ -450,6 +450,47 @@ def test_state_that_a_former_group_of_the_name_has_left_stops_no_member(tmp_path
     run(check())
 
 
+def test_state_that_a_power_cut_took_is_made_anew(tmp_path: Path) -> None:
+    """The group's record outlived it, in another log: its members would get nothing any more. They need not join again
+    for that."""
+
+    async def check() -> None:
+        async with shared_topic(tmp_path) as topic:
+            member = await Member(topic, "m").join()
+            await topic.produce(10)
+            node = topic.brokers.running[0].node
+            requests = node.sharing.offsets._requests
+            gone: list[Any] = []
+            requests.ask(DeleteState(0, ShareKey("g", topic.id, 0))).on_complete(gone.append)
+            await eventually(lambda: bool(gone))
+            assert (await member.fetch()).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+            shards = node.groups.shards
+            shards._abandon(shards.ready(shards.partition_of("g")))
+            await eventually(lambda: len(shards.loaded()) == 1)
+            ask = requests.ask
+            refused: list[Any] = []
+
+            def refuse_once(event: Any, *more: Any) -> Deferred[Any]:
+                if isinstance(event, InitializeState) and not refused:
+                    refused.append(event)
+                    return Deferred.failed(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+                return ask(event, *more)
+
+            requests.ask = refuse_once  # type: ignore[method-assign]
+            await member.heartbeat()
+            await eventually(lambda: bool(refused))
+            await until(member.heartbeat, lambda _: ShareKey("g", topic.id, 0) in _states(node))
+            assert await member.acquire() == [(0, 9, 1)]
+            assert await member.acknowledge((0, 9, 1)) == ErrorCode.NONE
+
+    run(check())
+
+
+def _states(node: Any) -> set[ShareKey]:
+    """The share partitions of which something is stored."""
+    return {key for shard in node.sharing.states.shards.loaded() for key in shard.machine.states}
+
+
 def test_a_session_that_another_has_replaced_locks_nothing_more(tmp_path: Path) -> None:
     """Its connection may be half open for long: records that its last fetch locked would reach no member before their
     locks end."""

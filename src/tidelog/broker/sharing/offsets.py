@@ -13,6 +13,7 @@ from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.sharing.state_requests import GIVE_UP_AFTER_MS, StateEvent, StateRequests
 from tidelog.coordinator.groups.consumer.member import NO_PARTITIONS, Partitions
 from tidelog.coordinator.groups.share.events import (
+    UNCONFIRMED_EPOCH,
     PrepareDeletion,
     PreparedOffsets,
     PrepareOffsets,
@@ -61,6 +62,8 @@ class ShareOffsets:
                     for partition in partitions
                 }
                 self._initialize(group, starts, reply.state_epoch)
+            if reply.to_confirm:
+                self._confirm(group, reply.to_confirm)
             return reply
 
         return self._node.groups.ask(group, make).then(look)
@@ -107,6 +110,25 @@ class ShareOffsets:
             return told
 
         return self._requests.ask_each(events).and_then(tell)
+
+    def _confirm(self, group: str, partitions: Partitions) -> None:
+        """Has state made where there is none, though the group's record says so; tells the group of what has failed."""
+        wall_ms = self._node.clock.wall_ms()
+        events: list[StateEvent] = [
+            InitializeState(0, ShareKey(group, topic_id, each), UNCONFIRMED_EPOCH, UNINITIALIZED_START, wall_ms)
+            for topic_id, some in sorted(partitions.items())
+            for each in sorted(some)
+        ]
+
+        def tell(outcomes: list[tuple[ShareKey, Outcome]]) -> None:
+            failed = _by_topic(key for key, outcome in outcomes if not _is_there(outcome, UNINITIALIZED_START))
+            if failed:
+                self._tell(
+                    group,
+                    lambda request_id: StateInitialized(request_id, group, NO_PARTITIONS, UNCONFIRMED_EPOCH, failed),
+                )
+
+        self._requests.ask_each(events).on_complete(lambda outcome: tell(outcome.result()))
 
     def _tell(self, group: str, make: Callable[[int], StateInitialized | StateDeleted]) -> Deferred[Any]:
         """Tells the group's coordinator, again for a while where it cannot write or load just now."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from typing import Final
 
 from tidelog.coordinator.groups.consumer.events import NamedPartitions
 from tidelog.coordinator.groups.consumer.member import NO_PARTITIONS, Partitions
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicId
 from tidelog.model.values import value
+
+UNCONFIRMED_EPOCH: Final = 0
+"""The state epoch with which state is confirmed: state of a group that has begun has a later one, and stays."""
 
 
 @value
@@ -44,11 +48,14 @@ class ShareHeartbeatReply:
     """Whose state is to be made with the share coordinator; then StateInitialized says so."""
     state_epoch: int = 0
     """With which it is made."""
+    to_confirm: Partitions = field(default_factory=lambda: NO_PARTITIONS)
+    """Whose state was made before this coordinator began. A power cut may have taken it, and left the record that says
+    so: it is made anew with UNCONFIRMED_EPOCH where it is not there."""
 
 
 @value
 class StateInitialized:
-    """What the share coordinator was asked to make is made, or has failed. Answered by Done."""
+    """What the share coordinator was asked to make, or to confirm, is there, or has failed. Answered by Done."""
 
     request_id: int
     group: str

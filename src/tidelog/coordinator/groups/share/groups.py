@@ -29,7 +29,7 @@ from tidelog.coordinator.groups.share.events import (
 from tidelog.coordinator.groups.share.group import ShareGroup
 from tidelog.coordinator.groups.share.heartbeat import heartbeat, remove
 from tidelog.coordinator.groups.share.records import united, without
-from tidelog.coordinator.groups.share.turn import SESSION, AskedStates, ShareDeadline, ShareTurn
+from tidelog.coordinator.groups.share.turn import SESSION, AskedStates, ConfirmedStates, ShareDeadline, ShareTurn
 from tidelog.coordinator.groups.topics_view import TopicsView
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
@@ -62,6 +62,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareTurn]):
         super().__init__(coordinator)
         self._asked: AskedStates = {}
         """No part of the groups: a new group is asked for before its first record makes it."""
+        self._confirmed: ConfirmedStates = {}
 
     def handlers(self) -> Mapping[type, EventHandler]:
         return {
@@ -144,12 +145,17 @@ class ShareGroups(ModernGroups[ShareGroup, ShareTurn]):
         What is asked with a later epoch makes their state anew: what members said meanwhile would be lost.
         """
         asked = self._asked.get(event.group, {})
+        confirmed = self._confirmed.setdefault(event.group, set())
         later = {place for place, each in asked.items() if each.state_epoch > event.state_epoch}
         made: dict[TopicId, frozenset[int]] = {}
         for topic_id, partitions in united(event.partitions, event.failed).items():
             answered = frozenset(each for each in partitions if (topic_id, each) not in later)
             for each in answered:
                 asked.pop((topic_id, each), None)
+                if each in event.failed.get(topic_id, ()):
+                    confirmed.discard((topic_id, each))
+                else:
+                    confirmed.add((topic_id, each))
             if done := answered & event.partitions.get(topic_id, frozenset()):
                 made[topic_id] = done
         return made
@@ -231,12 +237,15 @@ class ShareGroups(ModernGroups[ShareGroup, ShareTurn]):
         asked = self._asked.get(group_id, {})
         for place in [place for place in asked if place[0] in topics]:
             del asked[place]
+        confirmed = self._confirmed.get(group_id, set())
+        confirmed.difference_update([place for place in confirmed if place[0] in topics])
 
     def _replay(self, key: Any, value: messages.Message | None) -> None:
         super()._replay(key, value)
         if key.group_id not in self._groups:
             # Of the name alone: a group that gets it later counts its epochs anew.
             self._asked.pop(key.group_id, None)
+            self._confirmed.pop(key.group_id, None)
 
     def _turn(self, now_ms: int, wall_ms: int, result: GroupResult) -> ShareTurn:
         coordinator = self._coordinator
@@ -249,6 +258,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareTurn]):
             self._groups,
             coordinator.offset_store.knows,
             self._asked,
+            self._confirmed,
             result,
         )
 

@@ -58,6 +58,8 @@ def heartbeat(turn: ShareTurn, event: ShareHeartbeat) -> ShareHeartbeatReply:
     if moved != after or before is None:
         turn.write(records.current(event.group, moved))
     to_initialize = _to_initialize(turn, group, members, epoch)
+    names = frozenset[str]().union(*(member.topics for member in members.values()))
+    to_confirm = turn.confirm_state(event.group, assignable(turn, group, names))
     turn.await_heartbeat(group.group_id, event.member_id)
     must_tell = event.epoch == JOINING_EPOCH or event.topics is not None or moved.assigned != after.assigned
     is_waiting = epoch > assignment_epoch or bool(group.stored.initializing) or bool(to_initialize)
@@ -70,6 +72,7 @@ def heartbeat(turn: ShareTurn, event: ShareHeartbeat) -> ShareHeartbeatReply:
         assignment=moved.assigned if must_tell else None,
         to_initialize=to_initialize,
         state_epoch=epoch,
+        to_confirm=to_confirm,
     )
 
 

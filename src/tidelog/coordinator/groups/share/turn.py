@@ -40,6 +40,9 @@ class StateAsked(NamedTuple):
 AskedStates = dict[str, dict[tuple[TopicId, int], StateAsked]]
 """[group id][topic, partition] -> what the share coordinator has not been heard of yet. Not in the log."""
 
+ConfirmedStates = dict[str, set[tuple[TopicId, int]]]
+"""[group id] -> partitions whose state this coordinator has had made, or confirmed. Not in the log."""
+
 
 @dataclass(slots=True)
 class ShareTurn:
@@ -55,6 +58,7 @@ class ShareTurn:
     has_offsets: Callable[[str], bool]
     """Whether a group of that name has committed offsets: it is a classic one."""
     asked: AskedStates
+    confirmed: ConfirmedStates
     result: Result[Any, Any]
 
     def settings_of(self, group_id: str) -> ShareGroupSettings:
@@ -70,6 +74,16 @@ class ShareTurn:
             asked.update(
                 dict.fromkeys(((topic_id, partition) for partition in each), StateAsked(self.now_ms, state_epoch))
             )
+
+    def confirm_state(self, group_id: str, partitions: Partitions) -> Partitions:
+        """Those of the partitions whose state this coordinator has not confirmed yet; it is about to be."""
+        confirmed = self.confirmed.setdefault(group_id, set())
+        unknown = {
+            topic_id: frozenset(each for each in some if (topic_id, each) not in confirmed)
+            for topic_id, some in partitions.items()
+        }
+        confirmed.update((topic_id, each) for topic_id, some in unknown.items() for each in some)
+        return {topic_id: some for topic_id, some in unknown.items() if some}
 
     def awaits_state(self, group_id: str, topic_id: TopicId, partition: int) -> bool:
         """Whether state of a partition was asked for, not too long ago to ask again."""

@@ -178,6 +178,20 @@ def test_what_could_not_be_made_is_asked_for_by_the_next_heartbeat(shares: Share
     assert shares.heartbeat().to_initialize == {A: frozenset({1})}
 
 
+def test_a_coordinator_that_begins_has_state_confirmed_once(shares: Shares) -> None:
+    """It may be gone, though the log says that it was made. What could not be asked is asked for again."""
+    first = shares.heartbeat()
+    shares.made(both(), first.state_epoch)
+    assert not shares.heartbeat().to_confirm, "it was made for this very coordinator"
+    shares.world.move()
+    assert shares.heartbeat().to_confirm == both()
+    assert not shares.heartbeat("n").to_confirm
+    told = StateInitialized(7, "s", {}, 0, {A: frozenset({1})})
+    shares.world.ask(lambda _: told)
+    assert shares.heartbeat().to_confirm == {A: frozenset({1})}
+    assert shares.group.stored.initialized == both()
+
+
 def test_a_group_without_members_is_kept(shares: Shares) -> None:
     """Kafka's share groups never expire: their stored state would be taken for that of an older group."""
     reply = shares.heartbeat()
