@@ -192,3 +192,20 @@ def test_a_client_id_that_is_no_utf_8_harms_nobody(broker: Broker, is_classic: b
     answer = broker.dispatcher.request(broker.peer, view, 4, len(view), broker.clock.monotonic_ms())
     broker.shell.advance(150)
     assert result(broker, key, version, answer).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "request_"),
+    [
+        (ApiKey.DESCRIBE_GROUPS, 6, messages.DescribeGroupsRequest(groups=["nobody"])),
+        (ApiKey.CONSUMER_GROUP_DESCRIBE, 1, messages.ConsumerGroupDescribeRequest(group_ids=["nobody"])),
+        (ApiKey.SHARE_GROUP_DESCRIBE, 1, messages.ShareGroupDescribeRequest(group_ids=["nobody"])),
+    ],
+)
+def test_of_a_group_that_is_not_there_no_operations_are_told(
+    broker: Broker, key: ApiKey, version: int, request_: Any
+) -> None:
+    """Although they were asked for: there is an error instead, as in Kafka."""
+    request_.include_authorized_operations = True
+    (found,) = result(broker, key, version, broker.send(key, version, request_)).groups
+    assert (found.error_code, found.authorized_operations) == (ErrorCode.GROUP_ID_NOT_FOUND, -(2**31))

@@ -63,7 +63,7 @@ def _describe(
         ):
             reason = "The group has described topic(s) that the client is not authorized to describe."
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, reason)
-        if with_operations:
+        if with_operations and not described.error_code:
             described.authorized_operations = authorized_operations(
                 context, GROUP_OPERATIONS, ResourceType.GROUP, group
             )

@@ -143,6 +143,7 @@ def _config(
         read_only=entry.is_read_only,
         config_source=entry.source,
         is_sensitive=entry.setting.is_sensitive,
+        documentation=None,
     )
     if request.include_synonyms:
         result.synonyms = [

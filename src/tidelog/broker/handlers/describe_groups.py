@@ -46,7 +46,7 @@ def _describe(
 
     def describe(found: DescribedGroup) -> messages.DescribeGroupsResponse.DescribedGroup:
         described = _described(context.api_version, group, found)
-        if with_operations:
+        if with_operations and not described.error_code:
             described.authorized_operations = authorized_operations(
                 context, GROUP_OPERATIONS, ResourceType.GROUP, group
             )

@@ -60,7 +60,7 @@ def _describe(
             reason = "The group has described topic(s) that the client is not authorized to describe."
             answer.complete(_failed(group, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, reason)))
             return
-        if with_operations:
+        if with_operations and not described.error_code:
             described.authorized_operations = authorized_operations(
                 context, GROUP_OPERATIONS, ResourceType.GROUP, group
             )
