@@ -29,6 +29,7 @@ INVARIANTS: Final = {
     23: "no user is served against an ACL that the broker knows: it knows one before it answers, any other in a second",
     24: "share groups: a record is locked for one member at a time, and no lock outlives its time by over a second",
     25: "after a power cut of all brokers, what a member of the ISR has kept on its disk is there once all are back",
+    26: "at rest each answer is exact: settings are obeyed, offsets, groups and transactions told as they are, to all",
 }
 
 

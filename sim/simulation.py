@@ -26,6 +26,7 @@ from sim.workloads.applications import Applications
 from sim.workloads.client import Router
 from sim.workloads.consumers import Consumer, Reader
 from sim.workloads.directory_moves import DirectoryMover
+from sim.workloads.examinations import examine
 from sim.workloads.own_client.users import ClientUsers
 from sim.workloads.prober import Prober
 from sim.workloads.producers import Producer
@@ -41,6 +42,7 @@ from tidelog.model.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sim.world.process import Process
     from tidelog.model.identifiers import TopicPartition
 
 CHECK_S: Final = 0.5
@@ -118,6 +120,8 @@ class Simulation:
         self._share_locks = ShareLocks(self.cluster.brokers, loop.time, SHARE_LOCK_MS)
         self._is_over = False
         """Whether nothing is promised to clients any more; what the disks have kept is."""
+        self._processes: list[Process] = []
+        """Of examinations."""
         self._trouble = Trouble(self.cluster, plan, random.stream("trouble"))
 
     def outcome(self) -> Outcome:
@@ -164,6 +168,8 @@ class Simulation:
     def close(self) -> None:
         """Unwinds everything, at the very end."""
         self._users.close()
+        for process in self._processes:
+            process.close()
         self.cluster.close()
 
     def check_errors(self) -> None:
@@ -335,6 +341,8 @@ class Simulation:
         await self._end_of_users([*always, *clients])
         await self._final_reads(always)
         await within(self._check_waiters(), 3 * SETTLE_S_MAX, "waiters have no end", always)
+        await within(self._examine(), 5 * SETTLE_S_MAX, "an examination has no end", always)
+        await until(lambda: not self._ailments(), lambda: "; ".join(self._ailments()[:4]), always)
         final = FinalState(self.cluster, self.plan, self._random)
         await until(final.replicas_agree, lambda: "the replicas' logs neither begin nor end alike", always)
         await until(lambda: not final.shown_offline(), lambda: "; ".join(final.shown_offline()[:4]), always)
@@ -470,6 +478,10 @@ class Simulation:
             await within(read(), SETTLE_S_MAX, f"{partition} cannot be read to its end", others)
             self.history.check_final(partition, reader.log_start, reader.values)
         router.close()
+
+    async def _examine(self) -> None:
+        own = self._random.stream("examinations")
+        await examine(self.seed, self._router, self._administrator, self.cluster, own, self._trace, self._processes)
 
     async def _check_waiters(self) -> None:
         """Of one partition of those that have a topic of their own to be kept."""

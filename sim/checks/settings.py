@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from sim.cluster import Cluster
 
 
-def settings_that_differ(cluster: Cluster) -> list[str]:
-    """Logs of topics that there are, on brokers that run, whose settings are not the store's."""
+def settings_that_differ(cluster: Cluster, only: str | None = None) -> list[str]:
+    """Logs of topics that there are, on brokers that run, whose settings are not the store's, or whose leaders go by
+    others; of one topic alone where `only` names it."""
     if cluster.states is None:
         return []
     found: list[str] = []
@@ -22,7 +23,7 @@ def settings_that_differ(cluster: Cluster) -> list[str]:
         for log in () if node is None else node.logs.logs():
             topic = log.topic_partition.topic
             overrides = _stored(cluster, topic, log.topic_id)
-            if node is None or overrides is None or topic in cluster.estranged:
+            if node is None or overrides is None or topic in cluster.estranged or only not in (None, topic):
                 continue
             expected = log_config(node.config, overrides)
             if log.config != expected:
@@ -32,6 +33,12 @@ def settings_that_differ(cluster: Cluster) -> list[str]:
                     if getattr(log.config, name) != getattr(expected, name)
                 ]
                 found.append(f"{log.topic_partition} on {machine.name}: {'; '.join(differing)}")
+            replica = node.replicas.get(log.topic_partition)
+            leader = None if replica is None or replica.log is not log else replica.leader
+            wanted = expected.min_insync_replicas, expected.flush_messages == 1
+            if leader is not None and (leader.min_insync_replicas, leader.flush_before_acknowledge) != wanted:
+                told = f"{leader.min_insync_replicas} in sync, flushed first: {leader.flush_before_acknowledge}"
+                found.append(f"{log.topic_partition} is led by {machine.name} with {told}, the settings are {wanted}")
     return found
 
 

@@ -89,4 +89,46 @@ CLIENT_MUTANTS: Final = (
         "{number: each for number, each in topic.partitions.items() if number != known.partition}",
         "while a partition's leader is being looked for, the partition is not in its topic, and keys go to others",
     ),
+    Mutant(
+        "failures-untold",
+        "client.producer.sender",
+        "        self.failure = self.failure or error\n",
+        "",
+        "flush does not tell that records failed",
+    ),
+    Mutant(
+        "pause-ignored",
+        "client.fetcher",
+        "if topic_partition in busy or topic_partition in self.paused or topic_partition in self._resume_at:\n",
+        "if topic_partition in busy or topic_partition in self._resume_at:\n",
+        "a paused partition is fetched",
+        (
+            Edit(
+                "client.fetcher",
+                " != wanted.offset or topic_partition in self.paused:\n",
+                " != wanted.offset:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "seek-keeps-fetched",
+        "client.fetcher",
+        "        self._ready.forget(topic_partition)\n        self._place(topic_partition, offset, epoch)\n",
+        "        self._place(topic_partition, offset, epoch)\n",
+        "after a seek what was fetched before comes first",
+    ),
+    Mutant(
+        "resume-wakes-nobody",
+        "client.fetcher",
+        "        self.paused.difference_update(partitions)\n        self._wake()\n",
+        "        self.paused.difference_update(partitions)\n",
+        "what is resumed is fetched when something else happens",
+    ),
+    Mutant(
+        "growth-unseen-by-members",
+        "client.consumer.consumer",
+        "            self._membership.layout_changed()\n",
+        "            pass\n",
+        "members do not see that their topics have more partitions",
+    ),
 )

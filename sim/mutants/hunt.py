@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sim.mutants.access import ACCESS_MUTANTS
+from sim.mutants.answers import ANSWER_MUTANTS
 from sim.mutants.clients import CLIENT_MUTANTS
 from sim.mutants.compaction import COMPACTION_MUTANTS
 from sim.mutants.coordination import COORDINATION_MUTANTS
@@ -37,6 +38,7 @@ ALL: Final = (
     *ROT_MUTANTS,
     *EDGE_MUTANTS,
     *ACCESS_MUTANTS,
+    *ANSWER_MUTANTS,
     *CLIENT_MUTANTS,
 )
 """With those that came later than the thirty."""

@@ -58,6 +58,15 @@ VERSIONS: Final = {
     ApiKey.TXN_OFFSET_COMMIT: 3,
     ApiKey.END_TXN: 3,
     ApiKey.WRITE_TXN_MARKERS: 1,
+    ApiKey.DESCRIBE_CONFIGS: 4,
+    ApiKey.DESCRIBE_GROUPS: 5,
+    ApiKey.LIST_GROUPS: 5,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: 1,
+    ApiKey.DESCRIBE_PRODUCERS: 0,
+    ApiKey.DESCRIBE_TRANSACTIONS: 0,
+    ApiKey.LIST_TRANSACTIONS: 1,
+    ApiKey.DESCRIBE_LOG_DIRS: 4,
+    ApiKey.ALTER_CLIENT_QUOTAS: 1,
 }
 """Spoken by the simulator where a request does not say another; topics go by name."""
 REQUEST_S_MAX: Final = 6.0

@@ -1,0 +1,95 @@
+"""Examinations: what single APIs promise, asked of a cluster that has come to rest.
+
+While things break much may be true at a time, and clients must be patient. When nothing breaks any more, answers are
+exact: a setting is obeyed, an offset is where it is, a group has these members, the next coordinator knows what the one
+before has told. Each examination has topics, groups and transactional ids of its own. A run has one of them, by turns,
+so that a dozen seeds that follow one another have all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from sim.invariants import broken
+from sim.workloads.examinations.clients import (
+    our_consumer_obeys,
+    our_members_go_on,
+    our_producer_tells,
+    our_transactions_are_whole,
+)
+from sim.workloads.examinations.consumer_groups import consumer_groups_are_kept
+from sim.workloads.examinations.groups import classic_groups_are_kept, sessions_end
+from sim.workloads.examinations.guest import Guest
+from sim.workloads.examinations.records import batches_are_judged, fetches_keep_limits, timestamps_are_found
+from sim.workloads.examinations.settings import (
+    compaction_waits,
+    defaults_are_obeyed,
+    quotas_are_kept,
+    settings_are_obeyed,
+)
+from sim.workloads.examinations.topics import replicas_are_told, topics_begin_anew
+from sim.workloads.examinations.transactions import late_transactions_are_aborted, transactions_are_told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sim.cluster import Cluster
+    from sim.workloads.admin import Administrator
+    from sim.workloads.client import Router
+    from sim.world.process import Process
+    from sim.world.randomness import SeededRandom
+    from sim.world.trace import Trace
+
+EXAMINATIONS: Final = (
+    settings_are_obeyed,
+    defaults_are_obeyed,
+    quotas_are_kept,
+    compaction_waits,
+    timestamps_are_found,
+    fetches_keep_limits,
+    batches_are_judged,
+    classic_groups_are_kept,
+    sessions_end,
+    consumer_groups_are_kept,
+    transactions_are_told,
+    late_transactions_are_aborted,
+    topics_begin_anew,
+    replicas_are_told,
+)
+OF_OUR_CLIENT: Final = (our_producer_tells, our_consumer_obeys, our_members_go_on, our_transactions_are_whole)
+"""Those of runs with users of our own client, and of no others."""
+TRIES: Final = 10
+"""Leaders may still be moved back to where they belong, and coordinators with them."""
+PAUSE_S: Final = 1.0
+
+
+async def examine(
+    seed: int,
+    make_router: Callable[[str], Router],
+    administrator: Administrator,
+    cluster: Cluster,
+    random: SeededRandom,
+    trace: Trace,
+    processes: list[Process],
+) -> None:
+    """Makes the examination whose turn it is with this seed; its processes are closed when the run is over."""
+    examinations = OF_OUR_CLIENT if cluster.plan.clients else EXAMINATIONS
+    examination = examinations[seed % len(examinations)]
+    name = examination.__name__.replace("_", "-")
+    for attempt in range(TRIES):
+        own = random.stream(f"{name} {attempt}")
+        guest = Guest(f"{name}-{attempt}", make_router, administrator, cluster, own, processes)
+        try:
+            await examination(guest)
+            trace.record("examined", name, attempt)
+            return
+        except (OSError, TimeoutError) as error:
+            trace.record("not_examined", name, repr(error))
+        finally:
+            guest.close()
+        await asyncio.sleep(PAUSE_S)
+    broken(17, f"{name} gets no answers")
+
+
+__all__ = ["EXAMINATIONS", "examine"]

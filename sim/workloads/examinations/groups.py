@@ -1,0 +1,334 @@
+"""Groups of the classic protocol, and what coordinators say of them, before and after a coordinator is replaced."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from sim.workloads.classic_members import PROTOCOL, encode_subscription
+from sim.workloads.examinations.guest import NotNow
+from tidelog.model.errors import ErrorCode
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+
+if TYPE_CHECKING:
+    from sim.workloads.coordination import Coordinator
+    from sim.workloads.examinations.guest import Guest
+    from tidelog.model.identifiers import TopicPartition
+
+SESSION_MS: Final = 6_000
+"""Longer than a coordinator is away."""
+SHORT_SESSION_MS: Final = 1_500
+REBALANCE_MS: Final = 2_000
+BEAT_S: Final = 0.3
+JOIN_S_MAX: Final = 15.0
+NOTE_LENGTH_MAX: Final = 4096
+"""offset.metadata.max.bytes"""
+INSTANCE: Final = "here to stay"
+RESTART_CHANCE: Final = 0.4
+"""Of the coordinator, in the middle."""
+
+
+@dataclass(slots=True)
+class _Member:
+    """A member of the group, and where its requests go."""
+
+    coordinator: Coordinator
+    instance: str | None = None
+    session_ms: int = SESSION_MS
+    member_id: str = ""
+    generation: int = -1
+    leader: str = ""
+    assignment: bytes = b""
+    others: tuple[str, ...] = ()
+
+
+class _Group:
+    """The questions of this examination."""
+
+    def __init__(self, guest: Guest, name: str, topic: str) -> None:
+        self.guest = guest
+        self.name = name
+        self._subscription = encode_subscription([topic])
+
+    def member(self, instance: str | None = None, session_ms: int = SESSION_MS) -> _Member:
+        return _Member(self.guest.group(self.name, self.guest.another()), instance, session_ms)
+
+    async def join(self, member: _Member) -> None:
+        request = messages.JoinGroupRequest(
+            group_id=self.name,
+            session_timeout_ms=member.session_ms,
+            rebalance_timeout_ms=REBALANCE_MS,
+            member_id=member.member_id,
+            group_instance_id=member.instance,
+            protocol_type="consumer",
+            protocols=[messages.JoinGroupRequest.JoinGroupRequestProtocol(name=PROTOCOL, metadata=self._subscription)],
+        )
+        response = await member.coordinator.ask(ApiKey.JOIN_GROUP, request, timeout_s=JOIN_S_MAX)
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            member.member_id = response.member_id
+            await self.join(member)
+            return
+        self.guest.expect(response.error_code, ErrorCode.NONE, "JoinGroup")
+        member.member_id, member.generation = response.member_id, response.generation_id
+        member.leader = response.leader
+        member.others = tuple(each.member_id for each in response.members)
+
+    async def sync(self, member: _Member) -> None:
+        """The leader gives each member what says whose it is."""
+        kind = messages.SyncGroupRequest
+        told = [kind.SyncGroupRequestAssignment(member_id=each, assignment=each.encode()) for each in member.others]
+        request = kind(
+            group_id=self.name,
+            generation_id=member.generation,
+            member_id=member.member_id,
+            group_instance_id=member.instance,
+            protocol_type="consumer",
+            protocol_name=PROTOCOL,
+            assignments=told,
+        )
+        response = await member.coordinator.ask(ApiKey.SYNC_GROUP, request, timeout_s=JOIN_S_MAX)
+        self.guest.expect(response.error_code, ErrorCode.NONE, "SyncGroup")
+        member.assignment = bytes(response.assignment)
+
+    async def beat(self, member: _Member, **changed: Any) -> ErrorCode:
+        said = {
+            "generation_id": member.generation,
+            "member_id": member.member_id,
+            "group_instance_id": member.instance,
+            **changed,
+        }
+        response = await member.coordinator.ask(ApiKey.HEARTBEAT, messages.HeartbeatRequest(group_id=self.name, **said))
+        self.guest.check(response.error_code)
+        return ErrorCode(response.error_code)
+
+    async def expect_beat(self, member: _Member, wanted: ErrorCode, told: str, **changed: Any) -> None:
+        code = await self.beat(member, **changed)
+        self.guest.holds(code is wanted, f"a heartbeat {told} is answered {code.name}, and not {wanted.name}")
+
+    async def leave(self, member: _Member) -> None:
+        identity = messages.LeaveGroupRequest.MemberIdentity(
+            member_id=member.member_id, group_instance_id=member.instance
+        )
+        request = messages.LeaveGroupRequest(group_id=self.name, members=[identity])
+        response = await member.coordinator.ask(ApiKey.LEAVE_GROUP, request)
+        self.guest.expect(response.error_code, ErrorCode.NONE, "LeaveGroup")
+
+    async def described(self, coordinator: Coordinator) -> Any:
+        response = await coordinator.ask(ApiKey.DESCRIBE_GROUPS, messages.DescribeGroupsRequest(groups=[self.name]))
+        (found,) = response.groups
+        self.guest.expect(found.error_code, ErrorCode.NONE, "DescribeGroups")
+        return found
+
+    async def expect_listed(self, coordinator: Coordinator, state: str) -> None:
+        """It is among the groups of its state, and of no other."""
+        for wanted in ("Stable", "Empty"):
+            request = messages.ListGroupsRequest(states_filter=[wanted])
+            response = await coordinator.ask(ApiKey.LIST_GROUPS, request)
+            found = {each.group_id: each.group_state for each in response.groups}
+            is_right = (self.name in found) == (wanted == state) and set(found.values()) <= {wanted}
+            self.guest.holds(is_right, f"it is {state}, and ListGroups of {wanted} gives {found}")
+
+    async def delete(self, coordinator: Coordinator) -> ErrorCode:
+        response = await coordinator.ask(ApiKey.DELETE_GROUPS, messages.DeleteGroupsRequest(groups_names=[self.name]))
+        self.guest.check(response.results[0].error_code)
+        return ErrorCode(response.results[0].error_code)
+
+
+async def classic_groups_are_kept(guest: Guest) -> None:
+    """A group with a static member: what its coordinator says of it, whom it refuses, and whom it puts out."""
+    partition = await guest.topic()
+    group = _Group(guest, f"{partition.topic}-group", partition.topic)
+    dynamic, static = group.member(), group.member(INSTANCE)
+    await asyncio.gather(group.join(dynamic), group.join(static))
+    if dynamic.generation != static.generation:
+        raise NotNow("one of them came too late for the first generation")
+    await asyncio.gather(group.sync(dynamic), group.sync(static))
+    for member in (dynamic, static):
+        guest.holds(
+            member.assignment == member.member_id.encode(), f"{member.member_id} is given {member.assignment!r}"
+        )
+    await group.expect_beat(dynamic, ErrorCode.NONE, "of a member")
+    await group.expect_beat(
+        dynamic, ErrorCode.ILLEGAL_GENERATION, "of a generation before", generation_id=dynamic.generation - 1
+    )
+    await group.expect_beat(dynamic, ErrorCode.UNKNOWN_MEMBER_ID, "of a stranger", member_id="stranger")
+    await _commits(guest, group, dynamic, partition)
+    await _static_returns(guest, group, static)
+    if guest.random.chance(RESTART_CHANCE):
+        await _coordinator_dies(guest, group, dynamic, static, partition)
+    await group.leave(static)
+    code = await _until_news(group, dynamic)
+    guest.holds(code is ErrorCode.REBALANCE_IN_PROGRESS, f"a member has left, and another one is told {code.name}")
+    await group.join(dynamic)
+    told = f"the next generation is {dynamic.generation}, of {dynamic.others}, led by {dynamic.leader}"
+    guest.holds(dynamic.others == (dynamic.member_id,) and dynamic.leader == dynamic.member_id, told)
+    # It leads, beats on, and does not say who gets what.
+    code = await _until_news(group, dynamic)
+    guest.holds(code is ErrorCode.UNKNOWN_MEMBER_ID, f"a leader that never assigned is told {code.name}")
+    await _ends(guest, group, dynamic.coordinator, partition)
+
+
+async def sessions_end(guest: Guest) -> None:
+    """A member that is silent is put out when its session ends, and the others hear of it; no sooner."""
+    partition = await guest.topic()
+    group = _Group(guest, f"{partition.topic}-group", partition.topic)
+    silent, lasting = group.member(session_ms=SHORT_SESSION_MS), group.member()
+    await asyncio.gather(group.join(silent), group.join(lasting))
+    if silent.generation != lasting.generation:
+        raise NotNow("one of them came too late for the first generation")
+    await asyncio.gather(group.sync(silent), group.sync(lasting))
+    if guest.random.chance(0.5):
+        await group.expect_beat(silent, ErrorCode.NONE, "of a member")
+    if guest.random.chance(RESTART_CHANCE):
+        await _replace_coordinator(guest, group, silent, lasting)
+        await group.expect_beat(lasting, ErrorCode.NONE, "of a member, to the next coordinator")
+    else:
+        await asyncio.sleep(0.8 * SHORT_SESSION_MS / 1000)
+        await group.expect_beat(lasting, ErrorCode.NONE, "while no session has ended")
+    code = await _until_news(group, lasting)
+    guest.holds(code is ErrorCode.REBALANCE_IN_PROGRESS, f"a session has ended, and another member is told {code.name}")
+    await group.join(lasting)
+    guest.holds(lasting.others == (lasting.member_id,), f"the next generation has {lasting.others}")
+    await group.expect_beat(silent, ErrorCode.UNKNOWN_MEMBER_ID, "of a member whose session has ended")
+    await group.leave(lasting)
+
+
+async def _commits(guest: Guest, group: _Group, member: _Member, partition: TopicPartition) -> None:
+    async def commit(offset: int, metadata: str = "", **said: Any) -> ErrorCode:
+        said = {"generation": member.generation, "member_id": member.member_id, **said}
+        return await guest.commit(member.coordinator, group.name, partition, offset, metadata=metadata, **said)
+
+    for wanted, code in (
+        (ErrorCode.NONE, await commit(7, "seven")),
+        (ErrorCode.OFFSET_METADATA_TOO_LARGE, await commit(8, "8" * (NOTE_LENGTH_MAX + 1))),
+        (ErrorCode.ILLEGAL_GENERATION, await commit(9, generation=member.generation - 1)),
+        (ErrorCode.UNKNOWN_MEMBER_ID, await commit(10, member_id="stranger")),
+        (ErrorCode.UNKNOWN_MEMBER_ID, await commit(11, generation=-1, member_id="")),
+    ):
+        guest.holds(code is wanted, f"a commit is answered {code.name}, and not {wanted.name}")
+    await _expect_committed(guest, group, member.coordinator, partition)
+    guest.holds(await group.delete(member.coordinator) is ErrorCode.NON_EMPTY_GROUP, "a group with members is deleted")
+    code = await _delete_offset(guest, group, member.coordinator, partition)
+    guest.holds(
+        code is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, f"OffsetDelete of what members read is answered {code.name}"
+    )
+
+
+async def _delete_offset(guest: Guest, group: _Group, coordinator: Coordinator, partition: TopicPartition) -> ErrorCode:
+    kind = messages.OffsetDeleteRequest
+    places = [kind.OffsetDeleteRequestPartition(partition_index=partition.partition)]
+    request = kind(group_id=group.name, topics=[kind.OffsetDeleteRequestTopic(name=partition.topic, partitions=places)])
+    response = await coordinator.ask(ApiKey.OFFSET_DELETE, request)
+    guest.check(response.error_code)
+    return ErrorCode(response.topics[0].partitions[0].error_code)
+
+
+async def _expect_committed(guest: Guest, group: _Group, coordinator: Coordinator, partition: TopicPartition) -> None:
+    for asked in (partition, None):
+        found = await guest.offset_of(coordinator, group.name, asked)
+        told = {each: (value.committed_offset, value.metadata) for each, value in found.items()}
+        guest.holds(told == {partition: (7, "seven")}, f"7 was committed, and OffsetFetch gives {told}")
+
+
+async def _static_returns(guest: Guest, group: _Group, static: _Member) -> None:
+    """A static member's next process gets what it had, without a rebalance, and its former one is fenced."""
+    former = group.member(INSTANCE)
+    former.member_id, former.generation = static.member_id, static.generation
+    static.member_id = ""
+    await group.join(static)
+    guest.holds(static.generation == former.generation, "a static member that came back has begun a generation")
+    guest.holds(static.member_id != former.member_id, "a static member that came back has the same id as before")
+    static.others = ()
+    await group.sync(static)
+    told = f"a static member had {former.member_id}'s, and is given {static.assignment!r}"
+    guest.holds(static.assignment == former.member_id.encode(), told)
+    await group.expect_beat(former, ErrorCode.FENCED_INSTANCE_ID, "of a static member that was replaced")
+    await group.expect_beat(static, ErrorCode.NONE, "of the one that has replaced it")
+    found = await group.described(static.coordinator)
+    told = f"members are {[(each.member_id, bytes(each.member_assignment)) for each in found.members]}"
+    guest.holds(found.group_state == "Stable" and len(found.members) == 2, f"the group is {found.group_state}: {told}")
+    instances = {each.group_instance_id: each.member_id for each in found.members}
+    guest.holds(instances.get(INSTANCE) == static.member_id, f"the static member is {static.member_id}: {told}")
+    guest.holds(all(each.member_assignment and each.member_metadata for each in found.members), told)
+    await group.expect_listed(static.coordinator, "Stable")
+
+
+async def _coordinator_dies(
+    guest: Guest, group: _Group, dynamic: _Member, static: _Member, partition: TopicPartition
+) -> None:
+    """The next coordinator knows all that the one before has told."""
+    before = await group.described(dynamic.coordinator)
+    after = await _replace_coordinator(guest, group, dynamic, static)
+    guest.holds(_as_told(after) == _as_told(before), f"{_as_told(before)} is {_as_told(after)} to the next coordinator")
+    for member in (dynamic, static):
+        await group.expect_beat(member, ErrorCode.NONE, "of a member, to the next coordinator")
+    await _expect_committed(guest, group, dynamic.coordinator, partition)
+
+
+async def _replace_coordinator(guest: Guest, group: _Group, *members: _Member) -> Any:
+    """Kills the coordinator; how the next one describes the group."""
+    guest.machine(members[0].coordinator.broker).kill()
+    for member in members:
+        member.coordinator.forget()
+    after: Any = None
+
+    async def is_told() -> bool:
+        nonlocal after
+        try:
+            after = await group.described(members[0].coordinator)
+        except (OSError, TimeoutError):
+            members[0].coordinator.forget()
+            await asyncio.sleep(0.2)
+            return False
+        return True
+
+    await guest.comes(is_told, "a coordinator died, and none describes its group", 30.0)
+    return after
+
+
+def _as_told(found: Any) -> object:
+    members = {
+        (
+            each.member_id,
+            each.group_instance_id,
+            each.client_id,
+            bytes(each.member_metadata),
+            bytes(each.member_assignment),
+        )
+        for each in found.members
+    }
+    return found.group_state, found.protocol_type, found.protocol_data, sorted(members, key=repr)
+
+
+async def _until_news(group: _Group, member: _Member) -> ErrorCode:
+    """The first other answer to a member's heartbeats than that all is well."""
+    code = ErrorCode.NONE
+
+    async def is_news() -> bool:
+        nonlocal code
+        await asyncio.sleep(BEAT_S)
+        code = await group.beat(member)
+        return code is not ErrorCode.NONE
+
+    await group.guest.comes(is_news, "a member that beats hears of nothing")
+    return code
+
+
+async def _ends(guest: Guest, group: _Group, coordinator: Coordinator, partition: TopicPartition) -> None:
+    found = await group.described(coordinator)
+    guest.holds(found.group_state == "Empty" and not found.members, f"a group without members is {found.group_state}")
+    await group.expect_listed(coordinator, "Empty")
+    if guest.random.chance(0.5):
+        code = await _delete_offset(guest, group, coordinator, partition)
+        guest.holds(code is ErrorCode.NONE, f"OffsetDelete of a group without members is answered {code.name}")
+        left = await guest.offset_of(coordinator, group.name, None)
+        guest.holds(not left, f"the group's only offset was deleted, and it has committed {left}")
+    guest.holds(await group.delete(coordinator) is ErrorCode.NONE, "an empty group is not deleted")
+    found = await group.described(coordinator)
+    guest.holds(found.group_state == "Dead", f"a group that was deleted is {found.group_state}")
+    left = await guest.offset_of(coordinator, group.name, None)
+    guest.holds(not left, f"a group that was deleted has committed {left}")
+    told = (await guest.offset_of(coordinator, group.name, partition))[partition]
+    guest.holds(told.committed_offset == -1, f"a group that was deleted has committed {told.committed_offset}")
