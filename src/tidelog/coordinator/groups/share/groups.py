@@ -151,10 +151,11 @@ class ShareGroups(ModernGroups[ShareGroup, ShareTurn]):
         for topic_id, partitions in united(event.partitions, event.failed).items():
             answered = frozenset(each for each in partitions if (topic_id, each) not in later)
             for each in answered:
-                asked.pop((topic_id, each), None)
+                was_asked = asked.pop((topic_id, each), None) is not None
                 if each in event.failed.get(topic_id, ()):
                     confirmed.discard((topic_id, each))
-                else:
+                elif was_asked:
+                    # Of what a former coordinator has asked for, a deletion of its may have taken the state since.
                     confirmed.add((topic_id, each))
             if done := answered & event.partitions.get(topic_id, frozenset()):
                 made[topic_id] = done

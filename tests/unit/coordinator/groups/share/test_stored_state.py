@@ -192,6 +192,14 @@ def test_a_coordinator_that_begins_has_state_confirmed_once(shares: Shares) -> N
     assert shares.group.stored.initialized == both()
 
 
+def test_what_a_former_coordinator_had_made_is_confirmed(shares: Shares) -> None:
+    """It may have had it deleted after that, without being able to say so."""
+    first = shares.heartbeat()
+    shares.world.move()
+    shares.made(both(), first.state_epoch)
+    assert shares.heartbeat().to_confirm == both()
+
+
 def test_a_group_without_members_is_kept(shares: Shares) -> None:
     """Kafka's share groups never expire: their stored state would be taken for that of an older group."""
     reply = shares.heartbeat()
