@@ -27,6 +27,7 @@ from tidelog.controller.broker_changes import (
 from tidelog.controller.configs import adopt_configs, alter_configs
 from tidelog.controller.deletions import Deletions
 from tidelog.controller.elections import (
+    ask_for_log_ends_again,
     elect_leaders,
     elect_offline,
     elect_preferred_of_node,
@@ -46,6 +47,7 @@ from tidelog.controller.events import (
     LogDirectoryFailed,
     LogEndsDue,
     LogEndsLearned,
+    LogEndsWanted,
     MarksChanged,
     MembersDue,
     PreferredElectionRequested,
@@ -170,6 +172,8 @@ class Controller:
             case LogEndsLearned():
                 has_answered(turn, event)
                 learn_log_ends(turn, event)
+            case LogEndsWanted(broker_id):
+                ask_for_log_ends_again(turn, broker_id)
             case LogEndsDue(due_ms):
                 log_ends_due(turn, due_ms)
             case MembersDue(due_ms):

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from tidelog.controller import log_ends
-from tidelog.controller.events import LogEndsLearned, PreferredElectionRequested
+from tidelog.controller.events import LogEndsLearned, LogEndsWanted, PreferredElectionRequested
 from tidelog.controller.lost_tails import (
     awaits_members,
     choose_by_log,
@@ -93,9 +93,22 @@ def learn_log_ends(turn: ControllerTurn, event: LogEndsLearned) -> None:
         image = state.image.partition(topic_partition)
         if image is None or not image.has_state or image.leader != NO_LEADER:
             continue
+        is_awaited = topic_partition in state.awaiting_log_ends
+        if end == log_ends.NOT_SAID:
+            if is_awaited:
+                turn.set_timer(log_ends.ASK_AGAIN_MS, LogEndsWanted(event.broker_id))
+            continue
         state.log_ends.setdefault(topic_partition, {})[event.broker_id] = end
-        if topic_partition in state.awaiting_log_ends:
+        if is_awaited:
             elect_offline(turn, [(topic_partition, image)])
+
+
+def ask_for_log_ends_again(turn: ControllerTurn, broker_id: BrokerId) -> None:
+    """Asks a broker for the log ends that elections still wait for and that it could not say before."""
+    for topic_partition in turn.state.awaiting_log_ends:
+        image = turn.state.image.partition(topic_partition)
+        if image is not None and image.leader == NO_LEADER and broker_id in image.replicas:
+            log_ends.ask(turn, topic_partition, [broker_id])
 
 
 def log_ends_due(turn: ControllerTurn, due_ms: int) -> None:

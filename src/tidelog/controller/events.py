@@ -70,6 +70,13 @@ class LogEndsLearned:
 
 
 @value
+class LogEndsWanted:
+    """A broker that could not say where logs end, for it had not made the replicas yet, has had time to."""
+
+    broker_id: BrokerId
+
+
+@value
 class LogEndsDue:
     """Elections that wait for answers about log ends until this time go by those that have come."""
 
@@ -220,6 +227,7 @@ Event: TypeAlias = (
     | TopicIdsTold
     | TopicIdsDue
     | LogEndsLearned
+    | LogEndsWanted
     | LogEndsDue
     | MembersDue
     | SessionsProven

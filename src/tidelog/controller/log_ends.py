@@ -15,6 +15,10 @@ from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import PartitionImage
 from tidelog.model.identifiers import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicPartition
 
+NOT_SAID: Final = (NO_LEADER_EPOCH, Offset(-1))
+"""In the place of an answer that is an error: the replica is not made yet, as where its broker lacked descriptors."""
+ASK_AGAIN_MS: Final = 1_500
+"""After such an answer; a broker tries a postponed order again after one second first."""
 LOG_ENDS_WAIT_MS: Final = 2_000
 """How long an unclean election waits until live replicas have said where their logs end."""
 

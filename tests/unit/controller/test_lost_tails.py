@@ -13,6 +13,7 @@ from tidelog.controller.events import (
     LeaderBalanceDue,
     LogEndsDue,
     LogEndsLearned,
+    LogEndsWanted,
     MembersDue,
     ReplicasStopped,
     SessionsProven,
@@ -195,6 +196,22 @@ def test_the_wait_ends_though_a_clock_lags_behind_its_timer() -> None:
     cluster.now_ms = WAIT_MS - 1
     cluster.run(MembersDue(WAIT_MS))
     assert cluster.state == (0, (0,))
+
+
+def test_a_broker_that_cannot_say_yet_is_asked_again() -> None:
+    """It lacked descriptors when its replica was to be made, and may have kept most."""
+    cluster = Booted([0, 1])
+    cluster.booted(0, 1)
+    cluster.restart_all(0, 1)
+    cluster.log_end(0, 70)
+    cluster.log_end(1, -1, epoch=-1)
+    assert cluster.state == (-1, (0, 1))
+    [again] = [timer.event for timer in cluster.last.timers]
+    assert again == LogEndsWanted(BrokerId(1))
+    cluster.run(again)
+    assert cluster.asked == {1}
+    cluster.log_end(1, 95)
+    assert cluster.state == (1, (1,))
 
 
 def test_a_broker_that_does_not_say_is_not_waited_for() -> None:
