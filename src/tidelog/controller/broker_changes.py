@@ -308,7 +308,7 @@ def _has_replica(turn: ControllerTurn, broker_id: BrokerId, topic_partition: Top
 
 
 def lead_elsewhere(turn: ControllerTurn, event: ReplicasPostponed) -> None:
-    """A broker cannot lead yet, and tries again by itself: another member of the ISR leads, where one can.
+    """A broker cannot lead yet, and tries again by itself, or refuses to: another member of the ISR leads, if one can.
 
     Nothing is remembered of it: the replica leaves that ISR, and comes back as any follower does. Where no other can
     lead, the broker is waited for.

@@ -125,7 +125,8 @@ class ReplicasFailed:
 
 @value
 class ReplicasPostponed:
-    """A broker answered LeaderAndIsr that it lacks descriptors or memory: it leads or follows these replicas later."""
+    """A broker answered LeaderAndIsr that it does not lead or follow these replicas: it lacks descriptors or memory,
+    and does later, or it refuses to, since it has the log of another topic of that name."""
 
     broker_id: BrokerId
     partitions: Sequence[TopicPartition]

@@ -130,6 +130,8 @@ class Harness:
         """By broker: how many requests are still lost."""
         self.storage_errors: dict[int, set[str]] = {}
         """By broker: topics of which it answers that their directory failed."""
+        self.refusals: dict[int, ErrorCode] = {}
+        """By broker: its answer to the orders for each partition."""
         self.held: dict[tuple[int, int], asyncio.Event] = {}
         """By broker and API: what its answers wait for."""
         self.changed: list[tuple[int, ConfigResource, Mapping[str, str]]] = []
@@ -191,7 +193,9 @@ class Harness:
                         partition_errors=[
                             answer.LeaderAndIsrPartitionError(
                                 partition_index=state.partition_index,
-                                error_code=ErrorCode.KAFKA_STORAGE_ERROR if topic.topic_name in broken else 0,
+                                error_code=ErrorCode.KAFKA_STORAGE_ERROR
+                                if topic.topic_name in broken
+                                else self.refusals.get(broker_id, ErrorCode.NONE),
                             )
                             for state in topic.partition_states
                         ],
@@ -776,6 +780,36 @@ def test_a_broker_that_reports_a_failed_directory_loses_those_replicas() -> None
 
 
 @pytest.mark.row("R07")
+@pytest.mark.parametrize(
+    ("code", "leader"),
+    [
+        (ErrorCode.REPLICA_NOT_AVAILABLE, 1),
+        (ErrorCode.INCONSISTENT_TOPIC_ID, 1),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, 1),
+        (ErrorCode.STALE_CONTROLLER_EPOCH, 0),
+    ],
+)
+def test_a_broker_that_refuses_to_lead_is_followed_by_one_that_does(code: ErrorCode, leader: int) -> None:
+    """For whatever reason, but that it knows a later order: the partition would keep a leader that does not lead."""
+
+    async def scenario(harness: Harness) -> None:
+        first, _ = await harness.broker(0)
+        second, _ = await harness.broker(1)
+        await eventually(lambda: first.elections.image is not None and len(first.elections.image.brokers) == 2)
+        harness.refusals[0] = code
+        await first.elections.serve(CreateTopics([NewTopic("t", assignment=[(0, [0, 1])])]))
+        await first.elections.serve(CreateTopics([NewTopic("later", assignment=[(0, [1])])]))
+        image = first.elections.image
+        assert image is not None
+        if leader:
+            await eventually(lambda: image.topics["t"].partitions[0].leader == leader)
+        assert image.topics["t"].partitions[0].leader == leader
+        await second.close()
+        await first.close()
+
+    run(scenario)
+
+
 def test_every_broker_hears_of_changed_settings() -> None:
     """By the notification; what was there before it joined is history, and what is old is wiped away."""
 

@@ -43,6 +43,9 @@ REFUSED_FOR_GOOD: Final = frozenset(
     }
 )
 """Errors that another try does not mend: another controller is in charge, or the broker has registered anew."""
+NOT_REFUSED: Final = frozenset({ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR})
+"""Of a partition, in an answer to LeaderAndIsr: carried out; overtaken by a later order; its log directory has failed.
+With any other code (REPLICA_NOT_AVAILABLE: the broker tries again by itself) the broker does not lead or follow."""
 NOT_YET: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT})
 """What a broker answers that lacks the store: it is told again, however long that takes."""
 REFUSALS_MAX: Final = 10
@@ -144,12 +147,12 @@ class Channel:
                 self._post(ReplicasStopped(self._broker_id, errors))
         elif send.key == ApiKey.LEADER_AND_ISR:
             answers = list(_by_name(send.message, response))
-            failed = _partitions_with(ErrorCode.KAFKA_STORAGE_ERROR, answers)
+            failed = _partitions_where(lambda code: code == ErrorCode.KAFKA_STORAGE_ERROR, answers)
             if failed:
                 self._post(ReplicasFailed(self._broker_id, failed))
-            postponed = _partitions_with(ErrorCode.REPLICA_NOT_AVAILABLE, answers)
-            if postponed:
-                self._post(ReplicasPostponed(self._broker_id, postponed))
+            not_taken_up = _partitions_where(lambda code: code not in NOT_REFUSED, answers)
+            if not_taken_up:
+                self._post(ReplicasPostponed(self._broker_id, not_taken_up))
             told = _told_ids(send.message, answers)
             if told:
                 self._post(TopicIdsTold(self._broker_id, told))
@@ -196,16 +199,13 @@ def _by_name(request: Any, response: Any) -> Iterator[tuple[str, Any]]:
             yield name, topic
 
 
-def _partitions_with(code: ErrorCode, answers: Iterable[tuple[str, Any]]) -> list[TopicPartition]:
-    """Partitions whose answer is `code`.
-
-    KAFKA_STORAGE_ERROR: their log directory has failed. REPLICA_NOT_AVAILABLE: the broker tries again by itself.
-    """
+def _partitions_where(holds: Callable[[int], bool], answers: Iterable[tuple[str, Any]]) -> list[TopicPartition]:
+    """Partitions whose answer is a code of which `holds` is true."""
     return [
         TopicPartition(name, error.partition_index)
         for name, topic in answers
         for error in topic.partition_errors
-        if error.error_code == code
+        if holds(error.error_code)
     ]
 
 
