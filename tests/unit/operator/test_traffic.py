@@ -26,10 +26,11 @@ def batch(records: int, size: int = 100) -> bytes:
 
 
 def with_traffic(client: BlockingCluster, ticks: list[float]) -> Generator[Any, Any, ClusterState]:
-    """The operation, in whose pause twenty records come and ten are committed, and ten seconds pass."""
+    """The operation, in whose pause twenty records come and ten are committed, and ten seconds pass, none elsewhere."""
     routing = client.routing
     original = routing.now
-    routing.now = lambda: original() + ticks[0]
+    began = original()
+    routing.now = lambda: began + ticks[0]
     operation = read_with_traffic(routing, seconds=10, taken_at_ms=1)
     step = next(operation)
     while True:
