@@ -27,6 +27,10 @@ def moves_within(
     broker = state.brokers.get(broker_id)
     if broker is None or not broker.online:
         raise DocumentError(f"there is no live broker {broker_id}")
+    if not broker.directories:
+        told = f"log directories of broker {broker_id}: "
+        reason = next((each.removeprefix(told) for each in state.missing if each.startswith(told)), "it answered none")
+        raise DocumentError(f"broker {broker_id} did not tell its log directories: {reason}")
     for path in (source, target):
         if path is not None and path not in {each.path for each in broker.directories}:
             known = ", ".join(each.path for each in broker.directories)
