@@ -34,7 +34,8 @@ def _brokers(state: ClusterState) -> Iterator[str]:
             held[broker_id] += 1
     for broker in state.brokers.values():
         if not broker.online:
-            yield f"broker {broker.id} is offline: {held[broker.id]} replicas are assigned to it"
+            are = "is" if held[broker.id] == 1 else "are"
+            yield f"broker {broker.id} is offline: {_number(held[broker.id], 'replica')} {are} assigned to it"
         elif not held[broker.id]:
             yield f"broker {broker.id} holds no replica"
         if broker.cordoned:
@@ -78,7 +79,8 @@ def _disks(state: ClusterState) -> Iterator[str]:
 
 
 def _racks(state: ClusterState) -> Iterator[str]:
-    racks = {broker.id: broker.rack for broker in state.brokers.values()}
+    # A broker that is gone tells no rack: it is taken to have one of its own, as in plans.
+    racks = {broker.id: broker.id if broker.rack is None else broker.rack for broker in state.brokers.values()}
     live = [broker for broker in state.brokers.values() if broker.online]
     names = {broker.rack for broker in live if broker.rack is not None}
     without = [str(broker.id) for broker in live if broker.rack is None]

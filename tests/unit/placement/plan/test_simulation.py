@@ -219,12 +219,13 @@ def test_what_is_wrong_is_told() -> None:
             BrokerState(1, "a", throttles={"leader.replication.throttled.rate": "1"}),
             BrokerState(2, "b", cordoned=True),
             BrokerState(3, online=False),
+            BrokerState(4, online=False),
         ],
         topics=[TopicState("t", min_insync_replicas=2)],
         partitions=[
             PartitionState("t", 0, (0, 1), 0, (0, 1)),
             PartitionState("t", 1, (0, 3), 0, (0,)),
-            PartitionState("t", 2, (3,), -1, (3,)),
+            PartitionState("t", 2, (3, 4), -1, (3,)),
         ],
         reassignments={TopicPartition("t", 0): ReassignmentState((2,), (1,))},
     )
@@ -233,6 +234,7 @@ def test_what_is_wrong_is_told() -> None:
         "broker 2 holds no replica",
         "broker 2 is cordoned: it gets no new replica",
         "broker 3 is offline: 2 replicas are assigned to it",
+        "broker 4 is offline: 1 replica is assigned to it",
         "1 partition without a leader: t-2",
         "1 partition below min.insync.replicas: t-1",
         "1 partition with replicas out of sync: t-1",
