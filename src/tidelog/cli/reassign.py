@@ -67,7 +67,7 @@ def run_plan(
         chosen = _plan(session, plan, throttle=throttle)
         _keep_inverse(session, plan, chosen)
         if options.output is Form.KAFKA:
-            print_started_as_kafka(chosen)
+            session.tell_begun = lambda: print_started_as_kafka(chosen)
         operation = session.execution.run(chosen, throttle=throttle, plan_path=str(plan.absolute()))
         finish(session, operation, options.output)
 

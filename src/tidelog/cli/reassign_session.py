@@ -70,6 +70,8 @@ class Session:
         self.files = files
         self.display = display
         self.patience_s = patience_s
+        self.tell_begun: Callable[[], None] | None = None
+        """Called once when a run was accepted: nothing is to be said of one that is refused."""
         self._journal = files.load()
 
     @property
@@ -108,6 +110,12 @@ class Session:
         except (KafkaError, ClientError) as error:
             self.say(f"throttles of an interrupted run are left, and could not be removed now: {error}")
 
+    def begun(self) -> None:
+        """The run was accepted."""
+        tell, self.tell_begun = self.tell_begun, None
+        if tell is not None:
+            tell()
+
     def reload(self) -> Journal:
         """The journal as it is now; another process may write it."""
         self._journal = self.files.load()
@@ -132,6 +140,7 @@ class Session:
         return int(time.time() * 1000)
 
     def show(self, sight: Sight) -> None:
+        self.begun()
         self.display.show(sight)
 
     def say(self, text: str) -> None:
@@ -210,6 +219,7 @@ def alone(session: Session) -> Iterator[None]:
 
 def finish(session: Session, operation: Operation[Ended], output: Form) -> None:
     ended = session.do(operation)
+    session.begun()  # One that finds all done, or has no moves, shows nothing.
     print_ended(ended, output, session.display)
     if ended.status is not RunStatus.DONE:
         raise Refused([f"{len(ended.left)} of {ended.moves} moves are not done: the run is {ended.status}"])

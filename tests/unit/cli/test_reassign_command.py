@@ -211,6 +211,7 @@ def test_what_has_changed_is_told(reassign: Tidelog, brokers: str, topic: str, t
     refused = reassign("reassign", "run", str(tmp_path / "plan.json"))
     assert refused.code == 1
     assert f"partition {topic}-0: its replicas are [1, 2], the plan is for [0, 1]" in refused.err
+    assert reassign("reassign", "run", str(tmp_path / "plan.json"), "-o", "kafka").out == ""
     assert replicas_of(state_of(brokers), topic)[1] == (1, 0)
 
 
