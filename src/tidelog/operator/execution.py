@@ -400,4 +400,4 @@ def _predicted(plan: Plan, state: ClusterState, throttle: int | None, done: Coll
 
 def _is_only_to_be_placed(judged: Judged) -> bool:
     """Whether all that is left of a move is to ask for directories: nothing is being copied then."""
-    return judged.reassigned and bool(judged.to_place) and not judged.silent
+    return judged.reassigned and bool(judged.to_place) and not (judged.silent or judged.coming)

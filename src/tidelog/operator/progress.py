@@ -45,6 +45,8 @@ class Judged:
     """Whether the replicas are on the brokers where the plan wants them."""
     to_place: tuple[tuple[int, str], ...] = ()
     """Replicas that lie in another directory than the plan wants, and are not on their way: (broker, directory)."""
+    coming: bool = False
+    """Whether a replica is being copied to the directory where the plan wants it."""
     silent: tuple[int, ...] = ()
     """Live brokers that did not answer: whether their replicas of `to_place` lie where they should, is not known."""
     bytes_left: int = 0
@@ -135,6 +137,7 @@ def _judge_directories(
         f"broker {silent[0]} does not answer where it lies" if silent else "",
         reassigned=reassigned,
         to_place=tuple(to_place),
+        coming=coming,
         silent=tuple(silent),
         bytes_left=left,
     )

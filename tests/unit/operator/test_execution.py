@@ -667,6 +667,18 @@ def test_a_broker_that_does_not_answer_is_asked_again_before_its_move_is_taken_b
     assert cluster.futures == {}
 
 
+def test_a_copy_is_cancelled_though_another_one_of_its_move_has_not_begun() -> None:
+    """Both replicas change their directory: one broker copies, the other one has not taken it yet."""
+    cluster = FakeCluster({0: ["/a", "/b"], 1: ["/a", "/c"]}, {"t": [(0, 1)]}, size=50_000)
+    plan = Plan.of([Move("t", 0, (0, 1), (0, 1), ("/a", "/a"), ("/b", "/c"), size=50_000)], cluster_id="fake")
+    cluster.refuse = lambda key, request: (
+        RequestTimedOut("slow") if key is ApiKey.ALTER_REPLICA_LOG_DIRS and request.dirs[0].path == "/c" else None
+    )
+    cluster.around.wishes.append((lambda: cluster.now > 3, Asked(Wish.CANCEL)))
+    assert run(cluster, plan, throttle=None).status is RunStatus.CANCELLED
+    assert cluster.futures == {}
+
+
 def test_a_broker_that_tells_no_directories_is_believed() -> None:
     """It refuses to describe them to this operator, and takes the move all the same."""
     cluster = FakeCluster({0: ["/a", "/b"], 1: ["/a"]}, {"t": [(0, 1)]})
