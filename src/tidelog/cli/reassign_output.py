@@ -11,7 +11,7 @@ from tidelog.cli.options import Form
 from tidelog.cli.output import ids, print_json, print_table, size
 from tidelog.operator.execution import Ended
 from tidelog.operator.journal import Journal, Run, RunStatus
-from tidelog.operator.progress import Progress, Standing
+from tidelog.operator.progress import Judged, Progress, Standing
 from tidelog.operator.surroundings import Sight, Stage
 from tidelog.placement.plan.kafka_json import dump_kafka
 from tidelog.placement.plan.plan import Plan
@@ -241,6 +241,13 @@ def _run_json(run: Run, progress: Progress, alive: bool) -> dict[str, Any]:
     }
 
 
+def _status_of(judged: Judged) -> str:
+    """Where a move stands, in words."""
+    if judged.standing is Standing.UNDER_WAY and judged.is_misplaced:
+        return "in another directory"
+    return STANDINGS[judged.standing]
+
+
 def print_verified(progress: Progress, state: ClusterState, output: Form) -> None:
     """Where each move of a plan stands in a cluster's state."""
     if output is Form.JSON:
@@ -249,7 +256,7 @@ def print_verified(progress: Progress, state: ClusterState, output: Form) -> Non
                 {
                     "topic": each.move.topic,
                     "partition": each.move.partition,
-                    "status": STANDINGS[each.standing],
+                    "status": _status_of(each),
                     "reason": each.reason or None,
                     "bytes_left": each.bytes_left,
                 }
@@ -259,9 +266,16 @@ def print_verified(progress: Progress, state: ClusterState, output: Form) -> Non
     elif output is Form.KAFKA:
         print("Status of partition reassignment:")
         for each in progress.moves:
-            match STANDINGS[each.standing]:
+            match _status_of(each):
                 case "done":
                     print(f"Reassignment of partition {each.move.key} is completed.")
+                case "in another directory":
+                    print(f"Reassignment of partition {each.move.key} is completed.")
+                    placed = state.partitions[each.move.key]
+                    present = dict(zip(placed.replicas, placed.directories, strict=False))
+                    for broker, path in each.to_place:
+                        where = f"Partition {each.move.key} on broker {broker}"
+                        print(f"{where} is not being moved from log dir {present.get(broker)} to {path}.")
                 case "under way":
                     print(f"Reassignment of partition {each.move.key} is still in progress.")
                 case _:
@@ -273,7 +287,7 @@ def print_verified(progress: Progress, state: ClusterState, output: Form) -> Non
         print_table(
             ("Topic", "#Partition", "Status", "#Left", "Why"),
             [
-                (each.move.topic, each.move.partition, STANDINGS[each.standing], size(each.bytes_left), each.reason)
+                (each.move.topic, each.move.partition, _status_of(each), size(each.bytes_left), each.reason)
                 for each in progress.moves
             ],
         )

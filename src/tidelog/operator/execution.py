@@ -313,7 +313,7 @@ class Execution:
         while True:
             state = yield from self._requests.placement()
             judged = Progress.of(plan, state)
-            under_way = [each for each in judged.of_standing(Standing.UNDER_WAY) if not _is_only_to_be_placed(each)]
+            under_way = [each for each in judged.of_standing(Standing.UNDER_WAY) if not each.is_misplaced]
             waited = self._routing.now() - began
             settling = judged.of_standing(Standing.SETTLING) if waited < SETTLE_S else []
             reordered = {each.move.key: each.move.replicas_from for each in judged.moves if each.reordered}
@@ -396,8 +396,3 @@ def _predicted(plan: Plan, state: ClusterState, throttle: int | None, done: Coll
         return predicted_seconds(plan, state, throttle)
     left = tuple(move for move in plan.moves if move.key not in done)
     return predicted_seconds(replace(plan, moves=left, simulation=None), state, throttle) if left else None
-
-
-def _is_only_to_be_placed(judged: Judged) -> bool:
-    """Whether all that is left of a move is to ask for directories: nothing is being copied then."""
-    return judged.reassigned and bool(judged.to_place) and not (judged.silent or judged.coming)

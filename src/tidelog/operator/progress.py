@@ -53,6 +53,11 @@ class Judged:
     """Bytes that are still to be copied, as far as sizes are known."""
 
     @property
+    def is_misplaced(self) -> bool:
+        """Whether all that is left of it is to ask for directories: nothing is being copied."""
+        return self.reassigned and bool(self.to_place) and not (self.silent or self.coming)
+
+    @property
     def waits_for(self) -> tuple[int, ...]:
         """Brokers that have to be live for it."""
         adding = () if self.reassigned else self.move.adding

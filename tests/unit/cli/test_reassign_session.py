@@ -11,13 +11,21 @@ from typing import Any
 import pytest
 
 from tidelog.cli.options import Form
-from tidelog.cli.reassign_output import Display, print_standing
+from tidelog.cli.reassign_output import Display, print_standing, print_verified
 from tidelog.cli.reassign_session import Session, here_or_asked
 from tidelog.model.identifiers import TopicPartition
 from tidelog.operator.journal import Asked, Journal, JournalFiles, Run, RunKind, RunStatus, Wish
+from tidelog.operator.progress import Progress
 from tidelog.operator.surroundings import Sight, Stage
 from tidelog.placement.plan.plan import Move, Plan
-from tidelog.placement.plan.state import BrokerState, ClusterState, PartitionState, ReassignmentState, TopicState
+from tidelog.placement.plan.state import (
+    BrokerState,
+    ClusterState,
+    DirectoryState,
+    PartitionState,
+    ReassignmentState,
+    TopicState,
+)
 
 
 @pytest.mark.parametrize("wish", [Wish.CANCEL, Wish.PAUSE])
@@ -66,6 +74,29 @@ def test_what_others_move_is_shown_of_partitions_of_the_last_run_too(capsys: pyt
     moves = [Move("t", 0, (0,), (1,), (None,), (None,)), Move("t", 1, (1,), (0, 1), (None,), (None, None))]
     print_standing(Journal(Run(RunKind.RUN, Plan.of(moves))), state, alive=False, output=Form.JSON)
     assert [each["partition"] for each in json.loads(capsys.readouterr().out)["others"]] == [0]
+
+
+@pytest.mark.parametrize(
+    ("form", "told"),
+    [
+        (Form.JSON, '"status": "in another directory"'),
+        (Form.KAFKA, "Partition t-0 on broker 1 is not being moved from log dir /a to /b."),
+    ],
+)
+def test_a_replica_in_another_directory_is_not_under_way(
+    capsys: pytest.CaptureFixture[str], form: Form, told: str
+) -> None:
+    """Its broker has refused the directory, or forgotten what it was asked: nothing is copied, and it is not done."""
+    state = ClusterState.of(
+        brokers=[BrokerState(id, directories=(DirectoryState("/a"), DirectoryState("/b"))) for id in range(2)],
+        topics=[TopicState("t")],
+        partitions=[PartitionState("t", 0, (1,), 1, (1,), ("/a",), (5,))],
+    )
+    plan = Plan.of([Move("t", 0, (0,), (1,), ("/a",), ("/b",))])
+    print_verified(Progress.of(plan, state), state, form)
+    printed = capsys.readouterr().out
+    assert told in printed
+    assert "in progress" not in printed
 
 
 def test_a_run_goes_on_where_nobody_reads_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
