@@ -6,6 +6,7 @@ that lives on behind its job would leave a topic that nothing deletes.
 
 import contextlib
 import logging
+import time
 from collections.abc import Mapping
 from typing import Final
 
@@ -32,6 +33,9 @@ MESSAGE_BYTES_MAX: Final = 100_000_000
 """The target's own bound is the one that counts; this much one request may have (socket.request.max.bytes)."""
 SEGMENT_BYTES: Final = 128 << 20
 """What was copied is deleted by whole segments."""
+OPEN_WAIT_S: Final = 5.0
+"""For a transaction that is open in the mark's partition: one that is decided has its markers in a moment."""
+OPEN_PAUSE_S: Final = 0.1
 JOB_RETENTION_MS: Final = 7 * 24 * 3600 * 1000
 """For what a batch job leaves behind whose driver was killed."""
 
@@ -117,14 +121,15 @@ def read_mark(cluster: BlockingCluster, topic: str) -> tuple[Mark | None, int]:
     of another id is, which may be decided already.
     """
     partition = TopicPartition(topic, MARK_PARTITION)
-    end = cluster.offsets({partition: LATEST_TIMESTAMP})[partition].offset
-    stable = cluster.offsets({partition: LATEST_TIMESTAMP}, isolation=READ_COMMITTED)[partition].offset
-    if stable < end:
-        raise WriteStopped(
-            "a driver with another transactional id writes a batch of the same query, or was killed doing so:"
-            f" {partition} has an open transaction. Start the query again when that driver is gone, at the latest"
-            " kafka.transaction.timeout.ms later"
-        )
+    deadline = time.monotonic() + OPEN_WAIT_S
+    while (end := _decided_end(cluster, partition)) is None:
+        if time.monotonic() >= deadline:
+            raise WriteStopped(
+                "a driver with another transactional id writes a batch of the same query, or was killed doing so:"
+                f" {partition} has an open transaction. Start the query again when that driver is gone, at the latest"
+                " kafka.transaction.timeout.ms later"
+            )
+        time.sleep(OPEN_PAUSE_S)
     start = cluster.offsets({partition: EARLIEST_TIMESTAMP})[partition].offset
     last: bytes | None = None
     is_there = False
@@ -142,6 +147,13 @@ def read_mark(cluster: BlockingCluster, topic: str) -> tuple[Mark | None, int]:
             content = memoryview(columns.value.data or b"").cast("B")
             last = bytes(content[offsets[columns.rows - 1] : offsets[columns.rows]])
     return decode_mark(last, topic) if is_there else None, end
+
+
+def _decided_end(cluster: BlockingCluster, partition: TopicPartition) -> int | None:
+    """Where a partition ends; None while it has an open transaction."""
+    end = cluster.offsets({partition: LATEST_TIMESTAMP})[partition].offset
+    stable = cluster.offsets({partition: LATEST_TIMESTAMP}, isolation=READ_COMMITTED)[partition].offset
+    return None if stable < end else end
 
 
 def delete_staged(cluster: BlockingCluster, topic: str, ends: Mapping[int, int]) -> None:

@@ -12,7 +12,7 @@ from tests.unit.pyspark_tidelog.sink.site import Site, values
 from tests.unit.pyspark_tidelog.spark_fixtures import Broker
 from tests.waiting import until
 
-from pyspark_tidelog.sink import copying
+from pyspark_tidelog.sink import copying, private_topic
 from pyspark_tidelog.sink.copying import commit_batch_job, commit_micro_batch
 from pyspark_tidelog.sink.errors import RowRefused, SinkError, WriteStopped
 from pyspark_tidelog.sink.options import Delivery, parse_sink_options
@@ -176,6 +176,7 @@ def test_a_driver_with_another_id_waits_for_what_is_open(site: Site, monkeypatch
         patch.setattr(copying, "end_transaction", killed)
         with pytest.raises(Killed):
             site.commit(0, site.attempt(0, "a"))
+    monkeypatch.setattr(private_topic, "OPEN_WAIT_S", 0.0)
     with pytest.raises(WriteStopped, match=r"has an open transaction\. Start the query again when"):
         commit_micro_batch(other, [site.attempt(0, "a")], 0)
     assert site.commit(0, site.attempt(0, "a")) is Decision.WRITE
