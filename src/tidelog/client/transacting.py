@@ -14,7 +14,7 @@ for transactions that follow each other quickly.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from tidelog.client.errors import Fenced, refusal
@@ -87,7 +87,7 @@ def add_partitions(
         ],
     )
     question = ByVersion(ApiKey.ADD_PARTITIONS_TO_TXN, lambda version: request, at_most=ADD_PARTITIONS_BY_CLIENTS_MAX)
-    yield from _ask(routing, identity.transactional_id, question, _added_codes, "add partitions", timeout_s)
+    yield from _ask(routing, identity.transactional_id, question, _added_codes, "add partitions", timeout_s, _not_added)
 
 
 def append_batches(
@@ -152,8 +152,12 @@ def _ask(
     codes_of: Any,
     what: str,
     timeout_s: float | None,
+    name_refused: Callable[[Any], str] | None = None,
 ) -> Operation[Any]:
-    """The coordinator's answer without errors; asked again while a former transaction's markers are being written."""
+    """The coordinator's answer without errors; asked again while a former transaction's markers are being written.
+
+    `name_refused` says of an answer with errors what it is that the transaction cannot do, where that is not all.
+    """
     deadline = routing.deadline(timeout_s)
     attempt = 0
     while True:
@@ -170,7 +174,10 @@ def _ask(
         code = min(_FENCED.intersection(codes) or codes - {ErrorCode.OPERATION_NOT_ATTEMPTED} or codes)
         if code in _FENCED:
             raise _fenced(code, transactional_id, what)
-        raise refusal(code, f"transactional id '{transactional_id}' cannot {what}", transactional_id=transactional_id)
+        refused = what if name_refused is None else name_refused(response)
+        raise refusal(
+            code, f"transactional id '{transactional_id}' cannot {refused}", transactional_id=transactional_id
+        )
 
 
 def _fenced(code: ErrorCode, transactional_id: str, what: str) -> Fenced:
@@ -193,3 +200,14 @@ def _added_codes(response: Any) -> Iterable[int]:
         for topic in response.results_by_topic_v3_and_below
         for entry in topic.results_by_partition
     ]
+
+
+def _not_added(response: Any) -> str:
+    """The partitions that are to blame: others were not attempted."""
+    names = [
+        f"{topic.name}-{entry.partition_index}"
+        for topic in response.results_by_topic_v3_and_below
+        for entry in topic.results_by_partition
+        if error_code(entry.partition_error_code) not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    ]
+    return f"add {', '.join(names) or 'partitions'}"
