@@ -180,7 +180,7 @@ def infer_schema(values: Sequence[bytes | None], *, skips_bad: bool = False) -> 
             continue
         try:
             document = _load_object(value)
-            _refuse_half_pairs(value, document)
+            _refuse_half_pairs(document)
             objects.append(document)
         except ValueError as error:
             if not skips_bad:
@@ -204,9 +204,9 @@ def infer_schema(values: Sequence[bytes | None], *, skips_bad: bool = False) -> 
     return pa.schema(fields)
 
 
-def _refuse_half_pairs(value: bytes, document: dict[str, Any]) -> None:
+def _refuse_half_pairs(document: dict[str, Any]) -> None:
     """ValueError where a text has half of a surrogate pair, of which Arrow has none."""
-    if b"\\u" in value and _depth(document) <= _NESTED_MAX:
+    if _depth(document) <= _NESTED_MAX:
         json.dumps(document, ensure_ascii=False).encode()
 
 

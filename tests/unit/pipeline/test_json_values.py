@@ -346,7 +346,7 @@ def test_no_column_is_inferred_from_empty_objects() -> None:
 def test_half_a_surrogate_pair_is_no_text() -> None:
     """JSON's grammar lets it pass, and no column can hold it: where it is sampled, the value is a bad one; in the name
     of a field without a column it does no harm."""
-    for bad in (b'{"\\ud800": 1}', b'{"a": "\\udfff"}', b'{"a": ["\\ud83d"]}'):
+    for bad in (b'{"\\ud800": 1}', b'{"a": "\\udfff"}', b'{"a": ["\\ud83d"]}', b'{"a": "\xed\xa0\x80"}'):
         with pytest.raises(UnparsableRecord, match="a sampled value is no JSON object"):
             infer_schema([bad, b'{"a": "x"}'])
         assert infer_schema([bad, b'{"a": "x"}'], skips_bad=True) == pa.schema([("a", pa.string())])
