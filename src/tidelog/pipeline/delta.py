@@ -300,7 +300,9 @@ def commit_batch(
     Raises `TableMismatch` where the batch does not begin where the table ends, or another writer came first;
     `TableNotWritten` where the table's place does not take the commit.
     """
-    ends = _check_continuity(table, written)
+    what = f"batch {batch} ({_offsets_text(written)})"
+    with _refusals(table, what):
+        ends = _check_continuity(table, written)
     if ends is None:
         return False
     now_ms = time.time_ns() // 1_000_000
@@ -320,7 +322,7 @@ def commit_batch(
             REPORT: json.dumps(report),
         },
     )
-    with _refusals(table, f"batch {batch} ({_offsets_text(written)})"):
+    with _refusals(table, what):
         table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
         take_in(table)
     return True
@@ -340,7 +342,7 @@ def _refusals(table: DeltaTable, what: str) -> Iterator[None]:
             f"another writer committed to {table.table_uri} at the same time ({error}); run one job for a topic and"
             " table, then start this one again: nothing is lost or doubled"
         ) from error
-    except OSError as error:
+    except (OSError, DeltaError) as error:
         raise TableNotWritten(
             f"{what} could not be committed to {table.table_uri}:"
             f" {in_one_line(error)}. The next run takes it again, unless it finds it in the table"

@@ -22,7 +22,7 @@ from tidelog.model.identifiers import TopicPartition
 from tidelog.pipeline import delta
 from tidelog.pipeline.committing import BatchDone, TableCommitter
 from tidelog.pipeline.delta import WrittenRange
-from tidelog.pipeline.errors import TableMismatch
+from tidelog.pipeline.errors import TableMismatch, TableNotWritten
 from tidelog.pipeline.history import find_contradiction, known_topic_id, last_batch
 from tidelog.pipeline.job import TableJob
 from tidelog.pipeline.parquet import RangeWriter
@@ -254,6 +254,17 @@ def test_a_table_that_is_replaced_under_a_running_job_takes_no_more(tmp_path: Pa
         older.rename(path)
     with pytest.raises(TableMismatch, match=r"is (gone|another one|an older one): .* while this job"):
         committer.refresh()
+
+
+def test_a_table_that_goes_before_a_batch_is_committed_is_told(tmp_path: Path) -> None:
+    """delta-rs has an error of its own for a log that is gone, and for others that no writer expects."""
+    table = delta.open_table(str(tmp_path / "t"), nullable("offset"), description="")
+    for start in range(3):
+        delta.commit_batch(table, "q", start, [written_range("t", start, start + 1)], 0, {})
+    table.update_incremental()
+    shutil.rmtree(tmp_path / "t")
+    with pytest.raises(TableNotWritten, match=r"batch 3 \(t-0 from 3 to 4\) could not be committed"):
+        delta.commit_batch(table, "q", 3, [written_range("t", 3, 4)], 0, {})
 
 
 def test_a_table_that_forgets_how_far_it_is_is_refused(tmp_path: Path) -> None:
