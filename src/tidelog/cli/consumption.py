@@ -30,6 +30,8 @@ COMMIT_INTERVAL_S: Final = 5.0
 """How often a group's progress is committed while records flow (auto.commit.interval.ms)."""
 CLOSE_S_MAX: Final = 8.0
 """How long a run that was told to end tries to commit and to leave: its user waits."""
+PRINTING_S_MAX: Final = 2.0
+"""How long a run that was told to end waits for what reads its output, so that what was printed is committed."""
 LAG_INTERVAL_S: Final = 1.0
 """How often the lag is told."""
 
@@ -97,6 +99,17 @@ class Printer:
             if offset is not None:
                 taken(offset)
         return left is None or len(lines) < left
+
+    async def print_beside(self, records: Iterable[ConsumedRecord], taken: Callable[[int], None]) -> bool:
+        """As `print`, in a thread: heartbeats go on while what reads stdout takes its time. `taken` is called there."""
+        printing = asyncio.create_task(asyncio.to_thread(self.print, records, taken))
+        try:
+            return await asyncio.shield(printing)
+        except asyncio.CancelledError:
+            done, _ = await asyncio.wait([printing], timeout=PRINTING_S_MAX)
+            for task in done:
+                task.exception()  # Marks it as seen: the run ends anyway.
+            raise
 
 
 class Consumption:
@@ -206,7 +219,7 @@ class GroupConsumption:
         wait_s = None if self._plan.follow and not self._plan.lag else LAG_INTERVAL_S
         while not self._printer.enough:
             batch = await consumer.poll(wait_s)
-            if batch is not None and not self._print_batch(consumer, batch):
+            if batch is not None and not await self._print_batch(consumer, batch):
                 return
             if self._plan.lag and time.monotonic() >= self._lag_at:
                 self._lag_at = time.monotonic() + LAG_INTERVAL_S
@@ -214,7 +227,7 @@ class GroupConsumption:
             if not self._plan.follow and starting.at_end:
                 return
 
-    def _print_batch(self, consumer: Consumer, batch: ConsumedBatch) -> bool:
+    async def _print_batch(self, consumer: Consumer, batch: ConsumedBatch) -> bool:
         """Prints a batch; where that ends within it, what was printed is what will be committed."""
         printed = batch.offset
 
@@ -224,7 +237,7 @@ class GroupConsumption:
 
         whole = False
         try:
-            whole = self._printer.print(batch.records(self._plan.columns), taken)
+            whole = await self._printer.print_beside(batch.records(self._plan.columns), taken)
         finally:
             if not whole:
                 consumer.seek(batch.topic_partition, printed)

@@ -61,17 +61,22 @@ class ShareConsumption:
         while not self._printer.enough:
             batch = await consumer.poll(None if joined_by is None else QUIET_S)
             if batch is not None:
-                self._print_batch(consumer, batch)
+                await self._print_batch(consumer, batch)
             elif consumer.assignment or (joined_by is not None and time.monotonic() >= joined_by):
                 return
 
-    def _print_batch(self, consumer: ShareConsumer, batch: SharedBatch) -> None:
+    async def _print_batch(self, consumer: ShareConsumer, batch: SharedBatch) -> None:
         """Accepts what was printed, also where the count ends within the batch."""
+        printed = 0
 
         def taken(offset: int) -> None:
-            consumer.acknowledge(record for record in batch if record.offset < offset)
+            nonlocal printed
+            printed = offset
 
-        self._printer.print((ConsumedRecord(*record[:8]) for record in batch), taken)
+        try:
+            await self._printer.print_beside((ConsumedRecord(*record[:8]) for record in batch), taken)
+        finally:
+            consumer.acknowledge(record for record in batch if record.offset < printed)
 
 
 def _warn_of_refused(results: Sequence[AcknowledgeResult]) -> None:
