@@ -42,6 +42,7 @@ LOAD_PIECE: Final = 300
 """Bytes that coordinators read at once where they load in pieces: a batch or a few."""
 LOAD_PIECE_OF_SLOW_DISK: Final = 3_000
 """There: 100 KB in small pieces would take longer than a user of our own client may be left without an answer."""
+TRANSACTION_PARTITIONS: Final = 3
 OFFSETS_PARTITIONS: Final = 3
 """Of `__consumer_offsets`."""
 SHARE_STATE_PARTITIONS: Final = 3
@@ -347,7 +348,7 @@ def internal_topics(plan: Plan) -> dict[str, object]:
     return {
         "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
         "offsets.topic.replication.factor": plan.replication_factor,
-        "transaction.state.log.num.partitions": 3,
+        "transaction.state.log.num.partitions": TRANSACTION_PARTITIONS,
         "transaction.state.log.replication.factor": plan.replication_factor,
         "transaction.state.log.min.isr": plan.min_insync_replicas,
         "share.coordinator.state.topic.num.partitions": SHARE_STATE_PARTITIONS,

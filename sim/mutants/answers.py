@@ -251,4 +251,33 @@ ANSWER_MUTANTS: Final = (
         "        group.generation = value.generation + 1\n",
         "a new coordinator is one generation ahead of its members",
     ),
+    Mutant(
+        "leaving-stays-in-sync",
+        "controller.broker_changes",
+        "        if leaving in image.isr and isr:\n"
+        "            turn.write_state(topic_partition, image.leader, isr)\n"
+        "            turn.tell.partition(topic_partition)\n",
+        "        pass\n",
+        "a broker that stops in order stays in the ISRs of the others, which wait for it",
+    ),
+    Mutant(
+        "leaving-hands-nothing-over",
+        "controller.broker_changes",
+        "        if successor is None:\n"
+        "            remaining.append(topic_partition)\n"
+        "        else:\n"
+        "            turn.write_state(topic_partition, successor, isr)",
+        "        if successor is None:\n"
+        "            remaining.append(topic_partition)\n"
+        "        elif False:\n"
+        "            turn.write_state(topic_partition, successor, isr)",
+        "a broker that stops in order leads until its session ends",
+    ),
+    Mutant(
+        "markers-without-term",
+        "broker.coordinators.marker_sender",
+        "coordinator_epoch=pending.shard.term,",
+        "coordinator_epoch=0,",
+        "markers do not say which coordinator sends them",
+    ),
 )

@@ -12,6 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from sim.invariants import broken
+from sim.workloads.examinations.brokers import leaving_brokers_hand_over
 from sim.workloads.examinations.clients import (
     our_consumer_obeys,
     our_members_go_on,
@@ -56,6 +57,7 @@ EXAMINATIONS: Final = (
     late_transactions_are_aborted,
     topics_begin_anew,
     replicas_are_told,
+    leaving_brokers_hand_over,
 )
 OF_OUR_CLIENT: Final = (our_producer_tells, our_consumer_obeys, our_members_go_on, our_transactions_are_whole)
 """Those of runs with users of our own client, and of no others."""

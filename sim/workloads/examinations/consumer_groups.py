@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 PARTITIONS: Final = 4
 GROWN: Final = 6
 """Partitions, later on."""
-REBALANCE_MS: Final = 2_000
+REBALANCE_MS: Final = 1_000
 BEAT_S: Final = 0.2
-DEATH_CHANCE: Final = 0.4
+DEATH_CHANCE: Final = 0.7
 """Of the coordinator, while a member is silent."""
 SILENT_S_MAX: Final = 50.0
 """A session, which is long where our own client takes part, and the time that a coordinator is away."""

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 SESSION_MS: Final = 6_000
 """Longer than a coordinator is away."""
 SHORT_SESSION_MS: Final = 1_500
-REBALANCE_MS: Final = 2_000
+REBALANCE_MS: Final = 1_000
 BEAT_S: Final = 0.3
 JOIN_S_MAX: Final = 15.0
 NOTE_LENGTH_MAX: Final = 4096
 """offset.metadata.max.bytes"""
 INSTANCE: Final = "here to stay"
-RESTART_CHANCE: Final = 0.4
+RESTART_CHANCE: Final = 0.7
 """Of the coordinator, in the middle."""
 
 

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 HOUR_MS: Final = 3_600_000
 CLEANINGS_S: Final = 3.0
 """In which a log that is due is cleaned."""
-QUOTA_S_MAX: Final = 120.0
-"""A client may have to pause for so long."""
+QUOTA: Final = 250.0
+"""Bytes a second, over ten seconds: 3,000 at once are a pause of two."""
+QUOTA_S_MAX: Final = 60.0
 OF_TOPIC: Final = 1
 """As config_source: the setting is the topic's own."""
 ALTERED: Final = {
@@ -114,7 +115,7 @@ async def quotas_are_kept(guest: Guest) -> None:
     router = guest.another()
     await router.refresh([partition.topic])
     name = guest.name_of(router)
-    for rate, is_throttled in ((100.0, True), (None, False)):
+    for rate, is_throttled in ((QUOTA, True), (None, False)):
         await _set_quota(guest, name, rate)
 
         async def is_so(is_throttled: bool = is_throttled) -> bool:

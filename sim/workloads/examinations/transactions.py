@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+from sim.cluster import TRANSACTION_PARTITIONS
 from sim.workloads.examinations.guest import batches_of
+from tidelog.coordinator.partitions import partition_for
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import LATEST_TIMESTAMP, TopicPartition
+from tidelog.model.topics import TRANSACTION_STATE_TOPIC
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
@@ -22,7 +25,7 @@ COMMITTED: Final = 1
 PRODUCE_VERSION: Final = 11
 """The last one that does not begin transactions by itself."""
 END_VERSIONS: Final = (3, 5)
-DEATH_CHANCE: Final = 0.4
+DEATH_CHANCE: Final = 0.7
 """Of the coordinator, while a transaction is open."""
 HOURS_MS: Final = 10 * 3_600_000
 CLOCKS_APART_MS: Final = 20_000
@@ -148,6 +151,7 @@ async def transactions_are_told(guest: Guest) -> None:
     guest.holds(found.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT, f"a transaction is open, its offset is {found}")
     found = (await guest.offset_of(readers, group, partition, stable=False))[partition]
     guest.holds(found.committed_offset == -1, f"a transaction is open, and has committed {found.committed_offset}")
+    term = _term(producer)
     guest.expect(await producer.end(commit=True), ErrorCode.NONE, "EndTxn")
     await producer.expect_state("CompleteCommit")
 
@@ -158,6 +162,10 @@ async def transactions_are_told(guest: Guest) -> None:
 
     await guest.comes(is_committed, "a transaction was committed, and not its offset")
     await _is_stable(producer, partition, begins + 2)
+    state = await _state_at_leader(producer, partition)
+    if term is not None and term == _term(producer):
+        told = f"the coordinator of term {term} has ended a transaction, and its marker says {state.coordinator_epoch}"
+        guest.holds(state.coordinator_epoch == term, told)
 
     await _added(producer, [partition])
     begins = await producer.written(partition)
@@ -169,6 +177,14 @@ async def transactions_are_told(guest: Guest) -> None:
     guest.holds(
         aborted == [(producer.id, begins)], f"the transaction at {begins} was aborted, readers are told {aborted}"
     )
+
+
+def _term(producer: _Producer) -> int | None:
+    """Of its coordinator: the leader epoch of the partition that tells of it. None with a lone broker."""
+    cluster = producer.guest.cluster
+    partition = TopicPartition(TRANSACTION_STATE_TOPIC, partition_for(producer.name, TRANSACTION_PARTITIONS))
+    leadership = cluster.leadership(partition)
+    return None if leadership is None else leadership[1]
 
 
 async def late_transactions_are_aborted(guest: Guest) -> None:
