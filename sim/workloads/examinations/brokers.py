@@ -25,7 +25,7 @@ async def leaving_brokers_hand_over(guest: Guest) -> None:
     wrong: list[str] = []
 
     def changed(which: TopicPartition, before: PartitionState, after: PartitionState) -> None:
-        if not machine.is_stopping:
+        if not machine.is_stopping or which.topic in guest.cluster.estranged:
             return
         if id not in after.isr:
             left.add(which)
@@ -39,6 +39,8 @@ async def leaving_brokers_hand_over(guest: Guest) -> None:
         with guest.cluster.kept_down(machine):
             await machine.stop()
             for which in states.partitions():
+                if which.topic in guest.cluster.estranged:
+                    continue
                 state = states.state(which)
                 if state is not None and len(states.replicas(which)) > 1 and (id in state.isr or state.leader == id):
                     wrong.append(f"{which} waits for it: {state}")
