@@ -145,8 +145,8 @@ class ReassignmentThrottles:
             if (yield from self._release_broker(broker, names, present)):
                 released += [(broker, name) for name in names]
         journal = self._journal()
-        for key in released:
-            journal = noting_broker(journal, key, ())
+        for setting in released:
+            journal = noting_broker(journal, setting, ())
         self._note_if_changed(journal)
 
     def directory_rate(self, broker: int) -> Operation[int | None]:
