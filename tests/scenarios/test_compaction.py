@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -332,9 +333,16 @@ def test_the_time_index_of_a_cleaned_segment_is_true(broker: Cluster) -> None:
         put(broker, topic, [(b"key-%d" % (number % 10), bytes(60))], START_MS + number)
     roll(broker, topic)
     until(lambda: min(everything(broker, topic)) == 20, "cleaned")
-    for name in names(broker, topic, ".log")[:-1]:
-        path = folder(broker, topic) / name
-        records = [header for _, header in batches(path)]
-        entries = time_entries(path.with_suffix(".timeindex"))
+
+    def segments() -> list[Any]:
+        """Batches and time index of each; nothing while the cleaner replaces one."""
+        paths = [folder(broker, topic) / name for name in names(broker, topic, ".log")[:-1]]
+        try:
+            return [(batches(path), time_entries(path.with_suffix(".timeindex"))) for path in paths]
+        except FileNotFoundError:
+            return []
+
+    for found, entries in until(segments, "the segments are in place"):
+        records = [header for _, header in found]
         assert entries == sorted(entries)
         assert [entry.key for entry in entries[-1:]] == [header.max_timestamp for header in records[-1:]]

@@ -135,12 +135,13 @@ def is_partition_name(name: str) -> bool:
 
 
 def is_number(text: str) -> bool:
-    """Whether a name, or a part of one, is a number of at most ten digits: strangers name nodes as they like.
+    """Whether a name, or a part of one, is a number of at most 18 digits: strangers name nodes as they like, and Python
+    reads no number of thousands.
 
-    >>> is_number("0000000007"), is_number("10000000000"), is_number("-1")
+    >>> is_number("0000000007"), is_number("1" * 19), is_number("-1")
     (True, False, False)
     """
-    return text.isascii() and text.isdecimal() and len(text) <= 10
+    return text.isascii() and text.isdecimal() and len(text) <= 18
 
 
 def delete_topic_path(topic: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,6 @@ from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.storage.errors import DirectoryOffline
 from tidelog.storage.log import Log
-from tidelog.storage.log_manager import LogManager
 
 
 def errors(response: messages.LeaderAndIsrResponse) -> list[int]:
@@ -369,7 +369,9 @@ def test_a_log_that_may_lie_in_an_offline_directory_is_not_deleted(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The controller would forget the topic, and its folder would stay. A deletion that was done may be repeated."""
-    monkeypatch.setattr(LogManager, "offline_directories", ["/failed at the start"])
+    absent = broker.node.logs.absent
+    failed = SimpleNamespace(failure="at the start", removed=set())
+    monkeypatch.setattr(absent, "_directories", [*absent._directories, failed])
     for topic, expected in (("t", 0), ("t", 0), ("elsewhere", ErrorCode.KAFKA_STORAGE_ERROR)):
         assert [error.error_code for error in broker.delete(topic).partition_errors] == [expected]
 
