@@ -189,10 +189,11 @@ async def sessions_end(guest: Guest) -> None:
     else:
         await asyncio.sleep(0.8 * SHORT_SESSION_MS / 1000)
     code = await group.beat(lasting)
-    if guest.now_ms() < heard_ms + SHORT_SESSION_MS:
-        guest.holds(code is ErrorCode.NONE, f"no session has ended, and a heartbeat is answered {code.name}")
-    if code is ErrorCode.NONE:
-        code = await _until_news(group, lasting)
+    if code is not ErrorCode.NONE:
+        told = f"no session has ended, and a heartbeat is answered {code.name}"
+        guest.holds(guest.now_ms() >= heard_ms + SHORT_SESSION_MS, told)
+        raise NotNow("a session has ended before the other member beat again")
+    code = await _until_news(group, lasting)
     guest.holds(code is ErrorCode.REBALANCE_IN_PROGRESS, f"a session has ended, and another member is told {code.name}")
     await group.join(lasting)
     guest.holds(lasting.others == (lasting.member_id,), f"the next generation has {lasting.others}")
@@ -308,13 +309,19 @@ def _as_told(found: Any) -> object:
 
 
 async def _until_news(group: _Group, member: _Member) -> ErrorCode:
-    """The first other answer to a member's heartbeats than that all is well."""
-    code = ErrorCode.NONE
+    """The first other answer to a member's heartbeats than that all is well.
+
+    NotNow where it came so late that a rebalance may have begun and passed without the member.
+    """
+    code, beat_ms = ErrorCode.NONE, group.guest.now_ms()
 
     async def is_news() -> bool:
-        nonlocal code
+        nonlocal code, beat_ms
         await asyncio.sleep(BEAT_S)
+        former_ms, beat_ms = beat_ms, group.guest.now_ms()
         code = await group.beat(member)
+        if code is not ErrorCode.NONE and group.guest.now_ms() >= former_ms + REBALANCE_MS:
+            raise NotNow("a heartbeat came too late")
         return code is not ErrorCode.NONE
 
     await group.guest.comes(is_news, "a member that beats hears of nothing")
