@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from sim.workloads.examinations.guest import PRODUCE_MS_MAX
+from sim.workloads.examinations.guest import PRODUCE_MS_MAX, NotNow
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.protocol import messages
@@ -22,6 +22,8 @@ REBALANCE_MS: Final = 1_000
 BEAT_S: Final = 0.2
 DEATH_CHANCE: Final = 0.7
 """Of the coordinator, while a member is silent."""
+GAP_MS_MAX: Final = 2_000
+"""Between two answered heartbeats, in which no session ends."""
 SILENT_S_MAX: Final = 50.0
 """A session, which is long where our own client takes part, and the time that a coordinator is away."""
 JOIN, LEAVE, LEAVE_FOR_A_WHILE = 0, -1, -2
@@ -158,12 +160,19 @@ async def _falls_silent(guest: Guest, member: _Member, partition: TopicPartition
     if guest.random.chance(DEATH_CHANCE):
         guest.machine(member.coordinator.broker).kill()
         member.coordinator.forget()
+    heard_ms = guest.now_ms()
 
     async def has_all() -> bool:
+        nonlocal heard_ms
         try:
-            await member.expect_beat()
+            code = await member.beat()
         except (OSError, TimeoutError):
             member.coordinator.forget()
+        else:
+            if code is not ErrorCode.NONE and guest.now_ms() > heard_ms + GAP_MS_MAX:
+                raise NotNow("no coordinator was reached before the member's own session ended")
+            guest.holds(code is ErrorCode.NONE, f"{member.name} beats, and is answered {code.name}")
+            heard_ms = guest.now_ms()
         await asyncio.sleep(BEAT_S)
         return len(member.owned) == GROWN
 
