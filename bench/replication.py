@@ -261,7 +261,7 @@ def fill_by_lg(brokers: Brokers, lg: Path, size: int, index: int, seconds: float
         used = sum(cpu_seconds(brokers.pid(broker_id)) for broker_id in brokers.ids) - used
         for topic in topics:
             view.delete(topic)
-    time.sleep(REST_S)
+    time.sleep(REST_S)  # As in `fill`: the brokers remove the deleted topics' files meanwhile.
     return Round(sent.records_s, used / (sent.records_s * size * sent.seconds / 1e6), sent.busiest)
 
 

@@ -118,7 +118,7 @@ CLIENT_MUTANTS: Final = (
         "after a seek what was fetched before comes first",
     ),
     Mutant(
-        "resume-wakes-nobody",
+        "resume-wakes-no-reader",
         "client.fetcher",
         "        self.paused.difference_update(partitions)\n        self._wake()\n",
         "        self.paused.difference_update(partitions)\n",

@@ -96,6 +96,14 @@ def outcome(
             setattr(module, name, value)
 
 
+def encode_damaged(records: list[Record], damage: tuple[int, int] | None) -> bytearray:
+    """The records section of a batch; `damage`: a position, wherever it falls, and what its byte is changed by."""
+    section = bytearray(encode_records(records, records[0].offset, records[0].timestamp))
+    if damage is not None:
+        section[damage[0] % len(section)] ^= damage[1]
+    return section
+
+
 @EXAMPLES
 @given(
     batches=st.lists(st.tuples(RECORD_LISTS, st.sampled_from(Codec)), min_size=1, max_size=3),
@@ -350,9 +358,7 @@ def test_a_record_is_found_alike(
     records: list[Record], damage: tuple[int, int] | None, count_change: int, delta: int
 ) -> None:
     """The first one with an offset delta or a greater one; the same place, or the same words."""
-    section = bytearray(encode_records(records, records[0].offset, records[0].timestamp))
-    if damage is not None:
-        section[damage[0] % len(section)] ^= damage[1]
+    section = encode_damaged(records, damage)
     count = len(records) + count_change
 
     def find(implementation: Any) -> Any:
@@ -390,9 +396,7 @@ def test_a_time_is_found_alike(
     delta: int,
 ) -> None:
     """The first record that is as late, from an offset on; the same one, or the same words."""
-    section = bytearray(encode_records(records, records[0].offset, records[0].timestamp))
-    if damage is not None:
-        section[damage[0] % len(section)] ^= damage[1]
+    section = encode_damaged(records, damage)
     count = len(records) + count_change
     timestamp = records[wanted % len(records)].timestamp if 0 <= wanted <= 40 else wanted
 
@@ -433,9 +437,7 @@ def test_faults_are_found_alike(
     named_max: int,
 ) -> None:
     """Records without a key, and such out of range; the same ones and as many, or the same words."""
-    section = bytearray(encode_records(records, records[0].offset, records[0].timestamp))
-    if damage is not None:
-        section[damage[0] % len(section)] ^= damage[1]
+    section = encode_damaged(records, damage)
     lowest, highest = sorted(bounds)
 
     def find(implementation: Any) -> Any:

@@ -137,7 +137,7 @@ class _Group:
 
 
 async def classic_groups_are_kept(guest: Guest) -> None:
-    """A group with a static member: what its coordinator says of it, whom it refuses, and whom it puts out."""
+    """A coordinator describes a group with a static member, refuses wrong requests, and removes silent members."""
     partition = await guest.topic()
     group = _Group(guest, f"{partition.topic}-group", partition.topic)
     dynamic, static = group.member(), group.member(INSTANCE)
@@ -164,7 +164,7 @@ async def classic_groups_are_kept(guest: Guest) -> None:
     await group.join(dynamic)
     told = f"the next generation is {dynamic.generation}, of {dynamic.others}, led by {dynamic.leader}"
     guest.holds(dynamic.others == (dynamic.member_id,) and dynamic.leader == dynamic.member_id, told)
-    # It leads, beats on, and does not say who gets what.
+    # The leader goes on with heartbeats and sends no assignment: the coordinator removes it.
     code = await _until_news(group, dynamic)
     guest.holds(code is ErrorCode.UNKNOWN_MEMBER_ID, f"a leader that never assigned is told {code.name}")
     await _ends(guest, group, dynamic.coordinator, partition)

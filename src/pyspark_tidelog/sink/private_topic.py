@@ -36,6 +36,7 @@ SEGMENT_BYTES: Final = 128 << 20
 OPEN_WAIT_S: Final = 5.0
 """For a transaction that is open in the mark's partition: one that is decided has its markers in a moment."""
 OPEN_PAUSE_S: Final = 0.1
+"""Between two looks at it: a broker tells no client when a transaction ends."""
 JOB_RETENTION_MS: Final = 7 * 24 * 3600 * 1000
 """For what a batch job leaves behind whose driver was killed."""
 

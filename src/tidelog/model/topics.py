@@ -10,7 +10,8 @@ TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 SHARE_GROUP_STATE_TOPIC: Final = "__share_group_state"
 INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
-"""Of KRaft's controllers. Nobody may create it: a start takes its folder for Kafka's, and reads no log there."""
+"""Of KRaft's controllers. The controller refuses to create it: a broker that starts takes its folder for Kafka's, and
+reads no log there."""
 
 _LEGAL: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 

@@ -207,18 +207,26 @@ def test_a_store_that_is_away_is_not_waited_for_without_end(monkeypatch: pytest.
     asyncio.run(asyncio.wait_for(check(), 180))
 
 
-def test_what_the_store_takes_from_nobody_is_refused_by_name_and_the_rest_is_kept() -> None:
+async def opened(
+    kind: type[LocalStore] = LocalStore,
+) -> tuple[EmbeddedStore, LocalStore, StoredSecurity, Authorizer]:
+    """A store with the nodes that security needs, a session of that kind, and what has been opened over it."""
+    store = EmbeddedStore(MemoryPersistence(), SystemClock(), SystemRandom())
+    store.start()
+    session = await kind.connect(store)
+    for path in ("/config", "/config/changes"):
+        await session.create(path)
+    authorizer = Authorizer()
+    security = StoredSecurity(lambda: session, SystemClock(), authorizer)
+    await security.open()
+    return store, session, security, authorizer
+
+
+def test_a_node_that_is_too_large_is_refused_by_name_and_the_rest_is_kept() -> None:
     """ZooKeeper cuts the connection over a node of more than 1 MiB, and the store refuses to ask it."""
 
     async def check() -> None:
-        store = EmbeddedStore(MemoryPersistence(), SystemClock(), SystemRandom())
-        store.start()
-        session = await LocalStore.connect(store)
-        for path in ("/config", "/config/changes"):
-            await session.create(path)
-        authorizer = Authorizer()
-        security = StoredSecurity(lambda: session, SystemClock(), authorizer)
-        await security.open()
+        store, _, security, authorizer = await opened()
         many = [AclEntry(f"User:{number:060}", "*", Operation.READ, Permission.ALLOW) for number in range(10_000)]
         with pytest.raises(KafkaError, match="path and data are longer than") as refused:
             await future_of(security.change_acls(ORDERS, lambda before: many))
@@ -250,15 +258,8 @@ def test_a_change_is_tried_again_where_the_store_failed_and_refused_where_it_may
     """ZooKeeper's system errors say nothing of the change; an access list of another client's does."""
 
     async def check() -> None:
-        store = EmbeddedStore(MemoryPersistence(), SystemClock(), SystemRandom())
-        store.start()
-        session = await Refusing.connect(store)
+        store, session, security, authorizer = await opened(Refusing)
         assert isinstance(session, Refusing)
-        for path in ("/config", "/config/changes"):
-            await session.create(path)
-        authorizer = Authorizer()
-        security = StoredSecurity(lambda: session, SystemClock(), authorizer)
-        await security.open()
         session.refusals = [StoreError(message="ZooKeeper's error -1")]
         await future_of(security.change_acls(ORDERS, lambda before: [READ]))
         assert authorizer.entries(ORDERS) == {READ}

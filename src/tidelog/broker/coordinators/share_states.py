@@ -3,8 +3,9 @@
 The topic is not compacted: a state is a snapshot and the updates since. From time to time all states are written anew,
 and what lies before is deleted, so that a new coordinator has little to read.
 
-State goes with its topic (`ForgetTopics`). A deletion that comes while nobody leads the state's partition, or while its
-next leader has yet to begin, is missed: what is stored of a topic that stays unknown is deleted later.
+The coordinator deletes the state of a deleted topic (`ForgetTopics`). It misses a deletion that comes while the
+partition of the state has no leader, or before the next leader has begun. So it looks, from time to time, for stored
+topics that this broker does not know, and deletes their state.
 """
 
 from __future__ import annotations
