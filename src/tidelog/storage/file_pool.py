@@ -23,7 +23,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidelog.storage.sparing_disk import SparingDisk
 
@@ -42,7 +42,7 @@ Outcome = TypeVar("Outcome")
 class PooledFile:
     """A file that is open while used. `with pooled as file:` keeps it open inside the block, in any thread."""
 
-    __slots__ = ("_close_when_free", "_file", "_pool", "_recently_used", "_references", "path")
+    __slots__ = ("_close_when_free", "_file", "_pool", "_recently_used", "_references", "kept", "path")
 
     def __init__(self, pool: FilePool, path: str) -> None:
         self.path = path
@@ -52,6 +52,8 @@ class PooledFile:
         self._references = 0
         self._recently_used = False
         self._close_when_free = False
+        self.kept: Any = None
+        """What its user has kept of its contents; None once the file is closed."""
 
     def __enter__(self) -> File:
         pool = self._pool
@@ -111,6 +113,12 @@ class PooledFile:
                     unused = self._pool.take_file(self)
         if unused is not None:
             unused.close()
+
+    def keep(self, contents: object) -> None:
+        """Keeps something of the file's contents, for as long as the file stays open."""
+        with self._pool.lock:
+            if self._file is not None:
+                self.kept = contents
 
     def close(self) -> None:
         """Closes the descriptor, at once or when its last user is done; it opens again when needed."""
@@ -213,7 +221,7 @@ class FilePool:
     def take_file(self, pooled: PooledFile) -> File | None:
         """Takes the file out of a handle, to be closed; called with the lock held and the handle unused."""
         pooled._close_when_free = False
-        file, pooled._file = pooled._file, None
+        file, pooled._file, pooled.kept = pooled._file, None, None
         if file is not None:
             self._open.pop(pooled, None)
         return file
@@ -245,7 +253,7 @@ class FilePool:
             else:
                 pooled._close_when_free = False
                 unused.append(pooled._file)
-                pooled._file = None
+                pooled._file = pooled.kept = None
                 count -= 1
         return unused
 

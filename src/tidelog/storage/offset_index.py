@@ -10,7 +10,8 @@ count of entries is then the size of the file.
 Only the newest entries are kept in memory: as many as a lookup near the end of the log needs, and those not yet
 written, since one write of 64 entries costs as much as a write of one. An entry not yet written is no loss in a crash:
 what is above the recovery point is indexed again from the log, and a flush of the log writes the entries first.
-Older entries are found by a binary search on the file, a page at a time, through the page cache.
+Older entries are found by a binary search on the file, through the page cache. The page where the search ended is kept
+for as long as the file stays open: who reads a log from offset to offset finds the next entries there.
 """
 
 from __future__ import annotations
@@ -71,6 +72,22 @@ class _Tail:
     @property
     def count(self) -> int:
         return self.first + len(self.keys)
+
+
+class _Page(NamedTuple):
+    """Entries of the file, kept with it while it is open."""
+
+    tail: _Tail
+    """The index's when they were read: another one may mean that the file was cut, and written again."""
+    first: int
+    """Which entry of the file the first of them is."""
+    keys: array[int]
+    values: array[int]
+
+    def has_floor(self, tail: _Tail, key: int) -> bool:
+        """Whether the last entry of the file whose key is at most `key` is known to be among them."""
+        keys = self.keys
+        return self.tail is tail and keys[0] <= key and (key < keys[-1] or self.first + len(keys) == tail.first)
 
 
 class _SparseIndex(ABC):
@@ -221,6 +238,16 @@ class _SparseIndex(ABC):
         keys = tail.keys
         if keys and key >= keys[0]:
             return tail.first + bisect_right(keys, key) - 1
+        page: _Page | None = self._file.kept
+        if page is None or not page.has_floor(tail, key):
+            page = self._read_page(tail, key, blocking=blocking)
+            if page is None:
+                return -1
+        return page.first + bisect_right(page.keys, key) - 1
+
+    def _read_page(self, tail: _Tail, key: int, *, blocking: bool) -> _Page | None:
+        """The entries among which a binary search ends that looks for the last one whose key is at most `key`: the
+        first of the index where there is none. None for an index without entries in its file."""
         low, high = 0, tail.first  # Entries before `low` are at most `key`, those from `high` on are above.
         while high - low > _PAGE_ENTRIES:
             middle = (low + high) // 2
@@ -229,9 +256,10 @@ class _SparseIndex(ABC):
             else:
                 high = middle
         if low == high:
-            return -1
-        page, _ = self._read(low, high - low, blocking=blocking)
-        return low + bisect_right(page, key) - 1
+            return None
+        page = _Page(tail, low, *self._read(low, high - low, blocking=blocking))
+        self._file.keep(page)
+        return page
 
     def _entry(self, slot: int, *, blocking: bool) -> tuple[int, int]:
         tail = self.tail()
@@ -239,6 +267,9 @@ class _SparseIndex(ABC):
             raise CorruptIndex(f"{self.path} was cut before entry {slot}")
         if slot >= tail.first:
             return tail.keys[slot - tail.first], tail.values[slot - tail.first]
+        page: _Page | None = self._file.kept
+        if page is not None and page.tail is tail and 0 <= slot - page.first < len(page.keys):
+            return page.keys[slot - page.first], page.values[slot - page.first]
         keys, values = self._read(slot, 1, blocking=blocking)
         return keys[0], values[0]
 

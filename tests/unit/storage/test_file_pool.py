@@ -32,6 +32,26 @@ def test_files_open_again_when_used(tmp_path: Path) -> None:
     assert pool.open_count == 5
 
 
+@pytest.mark.parametrize("way", ["close", "evicted", "give way"])
+def test_what_is_kept_of_a_file_goes_with_its_descriptor(tmp_path: Path, way: str) -> None:
+    """However that is closed; nothing is kept of a file that is closed already."""
+    _, pool, files = pool_of(tmp_path, 3, 2)
+    with files[0]:
+        files[0].keep("contents")
+    assert files[0].kept == "contents"
+    if way == "close":
+        files[0].close()
+    elif way == "give way":
+        pool.give_way()
+    else:
+        for pooled in files[1:]:
+            with pooled:
+                pass
+    assert files[0].kept is None
+    files[0].keep("contents")
+    assert files[0].kept is None
+
+
 def test_a_file_in_use_stays_open(tmp_path: Path) -> None:
     """Above the limit too; the next one that is free goes instead."""
     disk, _, files = pool_of(tmp_path, 10, 2)

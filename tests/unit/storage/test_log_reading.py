@@ -83,17 +83,19 @@ def read_beside(path: Path, number: int, beside: Callable[[Log], object], up_to_
     return log, [record.offset for record in records_of(data)]
 
 
-@pytest.mark.parametrize("bound", [20, 18])
-@pytest.mark.parametrize("number", range(1, 9))
+STEPS = [(number, bound) for bound, reads in ((20, 6), (18, 5)) for number in range(1, reads + 1)]
+"""Each read of the disk in a read of the log below that bound, and the bound."""
+
+
+@pytest.mark.parametrize(("number", "bound"), STEPS)
 def test_a_read_stays_below_its_bound_while_the_log_grows_beside_it(tmp_path: Path, number: int, bound: int) -> None:
     """At every read of the disk by an I/O thread the loop may append."""
     _, found = read_beside(tmp_path, number, lambda log: fill(log, 2), bound)
     assert found == list(range(15, bound))
 
 
-@pytest.mark.parametrize("bound", [20, 18])
 @pytest.mark.parametrize("cut_to", [1, 8, 15])
-@pytest.mark.parametrize("number", range(1, 8))
+@pytest.mark.parametrize(("number", "bound"), STEPS)
 def test_a_truncation_beside_a_read_is_no_rot(
     tmp_path: Path, number: int, cut_to: int, bound: int, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,6 +43,52 @@ def test_a_lookup_gives_the_last_entry_at_or_before(tmp_path: Path, entries: int
         number = min((offset - 602) // 3, entries - 1)
         wanted = (602 + 3 * number, 100 * number + 100) if offset >= 602 and entries else (600, 0)
         assert index.lookup(offset) == wanted
+
+
+def reads_of(disk: FaultyDisk, question: Callable[[], object]) -> int:
+    """How many reads of the disk it takes to answer a question."""
+    before = disk.count("pread")
+    question()
+    return disk.count("pread") - before
+
+
+def reopened_index(path: Path, disk: FaultyDisk, entries: int) -> OffsetIndex:
+    """As `offset_index`, of a segment that was closed."""
+    offset_index(path, entries).trim()
+    return OffsetIndex(FilePool(disk).file(str(path)), 600, size_max=1 << 20)
+
+
+def test_who_goes_on_reads_no_index(tmp_path: Path) -> None:
+    """The page that was found is kept: of 1,500 entries a search leaves 375, and the next 374 offsets ask nothing."""
+    disk = FaultyDisk()
+    index = reopened_index(tmp_path / "0.index", disk, 1500)
+    assert reads_of(disk, lambda: index.lookup(602)) > 2
+    assert reads_of(disk, lambda: [index.lookup(602 + 3 * number) for number in range(374)]) == 0
+    assert reads_of(disk, lambda: index.lookup(602 + 3 * 375)) > 0
+
+
+def test_what_is_kept_goes_when_the_file_is_closed(tmp_path: Path) -> None:
+    """So what is kept of all indexes together is bounded by the files that may be open."""
+    disk = FaultyDisk()
+    index = reopened_index(tmp_path / "0.index", disk, 1500)
+    index.lookup(602)
+    index.close()
+    assert reads_of(disk, lambda: index.lookup(602)) > 0
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_what_was_cut_is_not_found_in_what_was_kept(tmp_path: Path, is_closed: bool) -> None:
+    """A truncated index with new entries in the places of those that were kept."""
+    index = reopened_index(tmp_path / "0.index", FaultyDisk(), 1500)
+    assert index.lookup(902) == (902, 10_100)
+    index.truncate_to(902)
+    for number in range(100, 1500):
+        index.append(602 + 3 * number, 7 * number)
+    if is_closed:
+        index.trim()
+        index.forget_tail()
+    assert index.lookup(901) == (899, 10_000)
+    assert [index.lookup(602 + 3 * number).position for number in range(100, 1500)] == list(range(700, 10_500, 7))
 
 
 def test_the_file_is_kafkas(tmp_path: Path) -> None:
