@@ -13,6 +13,7 @@ import pytest
 import uvloop
 
 from tidelog.broker.connections.outbox import BYTES_PER_TURN, Outbox
+from tidelog.broker.connections.writable_sockets import WritableSockets
 from tidelog.broker.deferred import Deferred
 from tidelog.ports.disk import Chunk, FileRange
 from tidelog.ports.real import SystemDisk
@@ -66,6 +67,7 @@ class Sender(asyncio.Protocol):
         self.outbox = Outbox(
             transport,  # type: ignore[arg-type]
             self.shell,  # type: ignore[arg-type]
+            WritableSockets(),
             self.on_drained,
             self.failures.append,
             send_buffer_bytes=self.SEND_BUFFER_BYTES,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidelog.broker.connections.admission import Admission
+    from tidelog.broker.connections.writable_sockets import WritableSockets
     from tidelog.broker.requests.dispatch import Answer
     from tidelog.broker.shell import Shell
 
@@ -53,6 +54,7 @@ class Answers:
         "_on_drained",
         "_send_buffer_bytes",
         "_shell",
+        "_sockets",
         "closed",
         "outbox",
         "outgoing",
@@ -67,6 +69,7 @@ class Answers:
         self,
         shell: Shell,
         admission: Admission[Any],
+        sockets: WritableSockets,
         send_buffer_bytes: int,
         *,
         on_arrival: Callable[[], None],
@@ -79,6 +82,7 @@ class Answers:
         """
         self._shell = shell
         self._admission = admission
+        self._sockets = sockets
         self._send_buffer_bytes = send_buffer_bytes
         self._on_arrival = on_arrival
         self._on_drained = on_drained
@@ -195,6 +199,7 @@ class Answers:
             outbox = self.outbox = Outbox(
                 self.transport,
                 self._shell,
+                self._sockets,
                 self._drained,
                 lambda error: self._close(str(error), abort=True),
                 send_buffer_bytes=self._send_buffer_bytes,

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tidelog.broker.connections.budget import ByteBudget
     from tidelog.broker.connections.connection_rates import ConnectionRates
     from tidelog.broker.connections.tls import ListenerTls
+    from tidelog.broker.connections.writable_sockets import WritableSockets
     from tidelog.broker.requests.dispatch import Dispatcher
     from tidelog.broker.shell import Shell, Timer
     from tidelog.security.authorizer import Authorizer
@@ -77,6 +78,7 @@ class Served(Protocol):
     """The buffer that all connections read into."""
     budget: ByteBudget
     admission: Admission[Connection]
+    sockets: WritableSockets
     rates: ConnectionRates
     authorizer: Authorizer | None
     tls: Mapping[str, ListenerTls]
@@ -161,6 +163,7 @@ class Connection(SingleRequests, asyncio.BufferedProtocol):
         self._answers = Answers(
             server.shell,
             server.admission,
+            server.sockets,
             server.send_buffer_bytes,
             on_arrival=self._arrived,
             on_drained=self._drained,

@@ -17,7 +17,6 @@ Nothing is read from a file before the socket can take it, so a client that does
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import socket
@@ -29,7 +28,10 @@ from tidelog.broker.shell import InDirectories
 from tidelog.ports.disk import Chunk, FileRange
 
 if TYPE_CHECKING:
+    import asyncio
+
     from tidelog.broker.connections.admission import Admission
+    from tidelog.broker.connections.writable_sockets import WritableSockets
     from tidelog.broker.deferred import Deferred
     from tidelog.broker.shell import Shell
     from tidelog.ports.disk import Bytes
@@ -53,7 +55,6 @@ class Outbox:
 
     __slots__ = (
         "_admission",
-        "_awaits_room",
         "_cold",
         "_duplicate",
         "_lacks_descriptor",
@@ -65,6 +66,7 @@ class Outbox:
         "_scheduled",
         "_send_buffer_bytes",
         "_shell",
+        "_sockets",
         "_switching",
         "_transport",
         "closed",
@@ -75,13 +77,14 @@ class Outbox:
         self,
         transport: asyncio.Transport,
         shell: Shell,
+        sockets: WritableSockets,
         on_drained: Callable[[], None],
         on_failure: Callable[[Exception], None],
         *,
         send_buffer_bytes: int = 0,
         admission: Admission[Any] | None = None,
     ) -> None:
-        """`admission` counts the duplicate; with None there is always one to be had.
+        """`sockets` tell when the duplicate takes more. `admission` counts it; with None there is always one to be had.
 
         `send_buffer_bytes`: SO_SNDBUF while ranges are sent by sendfile; 0 or less: the operating system sizes it.
 
@@ -92,6 +95,7 @@ class Outbox:
         """
         self._transport = transport
         self._shell = shell
+        self._sockets = sockets
         self._send_buffer_bytes = send_buffer_bytes
         self._admission = admission
         self._may_duplicate = False
@@ -101,8 +105,6 @@ class Outbox:
         self._on_drained = on_drained
         self._on_failure = on_failure
         self._pending: deque[Chunk] = deque()
-        self._awaits_room = False
-        """Whether the loop watches the duplicate for room."""
         self._duplicate: socket.socket | None = None
         """The duplicate, once ranges are sent by sendfile."""
         self._switching = False
@@ -152,7 +154,7 @@ class Outbox:
                 chunk.release()
         self._pending.clear()
         if self._duplicate is not None:
-            self._await_room(self._duplicate, False)
+            self._sockets.forget(self._duplicate.fileno())
             self._duplicate.close()
             self._duplicate = None
         self._give_back_duplicate()
@@ -234,7 +236,12 @@ class Outbox:
             return
         self._switching = False
         try:
-            self._duplicate = socket.socket(fileno=os.dup(self._transport.get_extra_info("socket").fileno()))
+            duplicate = socket.socket(fileno=os.dup(self._transport.get_extra_info("socket").fileno()))
+            try:
+                self._sockets.add(duplicate.fileno())
+            except OSError:
+                duplicate.close()
+                raise
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
@@ -242,9 +249,10 @@ class Outbox:
             self._lacks_descriptor = True
             self._pump_transport()
             return
-        self._duplicate.setblocking(False)
+        self._duplicate = duplicate
+        duplicate.setblocking(False)
         if self._send_buffer_bytes > 0:
-            self._duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
+            duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
 
     def _read(self, chunk: FileRange, size_max: int = BYTES_PER_TURN) -> bytes | None:
         """The next bytes of a range, at most a turn's worth; None while an I/O thread fetches them."""
@@ -263,26 +271,13 @@ class Outbox:
     # Through the duplicate.
 
     def _pump_duplicate(self, duplicate: socket.socket) -> None:
-        is_full = False
         try:
             is_full = self._send_turn(duplicate)
         except BlockingIOError:
             is_full = True
-        finally:
-            if is_full:
-                self._scheduled = True
-            self._await_room(duplicate, is_full)
-
-    def _await_room(self, duplicate: socket.socket, wanted: bool) -> None:
-        """Has the loop call when the socket takes more. That stays from one full buffer to the next: it costs calls of
-        the kernel to begin and to end it."""
-        if wanted != self._awaits_room:
-            self._awaits_room = wanted
-            loop = asyncio.get_running_loop()
-            if wanted:
-                loop.add_writer(duplicate.fileno(), self._pump)
-            else:
-                loop.remove_writer(duplicate.fileno())
+        if is_full:
+            self._scheduled = True
+            self._sockets.await_room(duplicate.fileno(), self._pump)
 
     def _send_turn(self, duplicate: socket.socket) -> bool:
         """Sends what one connection may in a turn; true where the socket has taken less. BlockingIOError as well."""

@@ -18,6 +18,7 @@ from tidelog.broker.connections.authentication import AUTHENTICATION_MS_MAX, Gat
 from tidelog.broker.connections.budget import ByteBudget
 from tidelog.broker.connections.connection import Connection
 from tidelog.broker.connections.connection_rates import ConnectionRates
+from tidelog.broker.connections.writable_sockets import WritableSockets
 from tidelog.config.listener_security import SASL_PROTOCOLS
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class Server:
         "send_buffer_bytes",
         "serving",
         "shell",
+        "sockets",
         "stopping",
         "tls",
         "view",
@@ -95,6 +97,7 @@ class Server:
         self.request_bytes_max = config.socket_request_max_bytes
         self.send_buffer_bytes = config.socket_send_buffer_bytes
         self.admission: Admission[Connection] = Admission(config, clock.monotonic_ms, descriptors)
+        self.sockets = WritableSockets()
         self.quotas = client_quotas(config)
         """Client quotas of the cluster: of requests, and of new connections."""
         self.rates = ConnectionRates(config, self.quotas)
