@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.broker.replica_harness import ReplicaCluster
 
+from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol.apis import ApiKey
@@ -76,6 +77,26 @@ def test_a_partition_that_rested_is_named_again(cluster: ReplicaCluster) -> None
     cluster.advance(5)
     assert named(cluster)[0] == [0]
     assert cluster.log_ends("t") == [1, 1]
+
+
+def test_the_only_partition_is_fetched_again_after_its_flush(cluster: ReplicaCluster) -> None:
+    """flush.messages=1 is set while the last record is not flushed. By the time that it is, nothing is under way: the
+    partition is fetched from where it was, though the leader was told of that position before."""
+    cluster.create("t", replicas=[0, 1])
+    cluster.produce("t")
+    cluster.advance(100)
+    follower = cluster.brokers[1]
+    follower.shell.pool_waits = True
+    topic = ConfigResource(ConfigResourceType.TOPIC, "t")
+    follower.node.config_handler.settings_changed(topic, {"flush.messages": "1"})
+    cluster.advance(1_000)
+    assert cluster.log_ends("t") == [1, 1]
+    follower.shell.pool_waits = False
+    follower.shell.run_pool()
+    cluster.advance(100)
+    cluster.produce("t")
+    cluster.advance(1_000)
+    assert cluster.log_ends("t") == [2, 2]
 
 
 def test_a_partition_rests_while_the_leader_keeps_no_session(cluster: ReplicaCluster) -> None:

@@ -160,7 +160,8 @@ class LeaderFetcher:
     def look_at(self, followed: Followed) -> None:
         """The partition has changed: its position may be another, or the next fetch has to name it again."""
         is_news = followed.told is None or followed.follower.position() != followed.told
-        if is_news and self._partitions.get(followed.key) is followed:
+        # One that has its former position again may be in no request: where it was the only one, none was sent.
+        if (is_news or followed.key in self._changed) and self._partitions.get(followed.key) is followed:
             self._change(followed.key)
 
     def _change(self, key: PartitionKey) -> None:
