@@ -141,6 +141,7 @@ class View:
                 if isinstance(created, Refused):
                     raise created
             seconds = time.monotonic() - started
+        self.leaders, self.in_sync = [], []  # What is known is of another topic, and stays where nobody answers.
         self.until_in_sync(topic)
         return seconds
 
