@@ -187,6 +187,19 @@ def test_pattern_and_assignment(broker: Broker) -> None:
         assert [each.topic_partition for each in plan_batch(cluster, assigned)] == [(name, 0)]
 
 
+def test_a_pattern_leaves_out_the_private_topics_of_the_sink(broker: Broker) -> None:
+    """Unless it begins as their names do: they hold what attempts at a write have staged."""
+    name = broker.topic()
+    private = broker.topic(name=f"tidelog-sink-{name}")
+    for each in (name, private):
+        broker.produce(each, [b"x"])
+    servers = {"kafka.bootstrap.servers": broker.bootstrap}
+    with open_cluster(parse_options(servers | {"subscribe": name}, streaming=False)) as cluster:
+        for pattern, expected in ((f".*{name}", [name]), (f"tidelog-sink-.*{name}", [private])):
+            ranges = plan_batch(cluster, parse_options(servers | {"subscribePattern": pattern}, streaming=False))
+            assert [each.topic for each in ranges] == expected
+
+
 def test_wrong_options_are_told_by_load(spark: SparkSession, broker: Broker) -> None:
     """Not by the first action, which may be far from the mistake."""
     with pytest.raises(Exception, match="option failOnDataLoss is 'perhaps'; it can be true or false"):
