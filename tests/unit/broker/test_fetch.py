@@ -245,6 +245,31 @@ def test_a_cold_lookup_goes_to_the_pool(broker: Broker, monkeypatch: pytest.Monk
     assert values(done.responses[0].partitions[0]) == [b"a"]
 
 
+def test_min_bytes_are_awaited_where_an_io_thread_has_read_fewer(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That the last records were not in memory does not have the fetch answered early."""
+    broker.produce("t", [bytes(1_000)])
+    log = type(broker.replica("t").log)
+    read = log.read
+    is_cold = iter([True])
+
+    def cold(self: object, *arguments: object, blocking: bool = True, **named: object) -> object:
+        if not blocking and next(is_cold, False):
+            raise WouldBlock
+        return read(self, *arguments, blocking=blocking, **named)
+
+    monkeypatch.setattr(log, "read", cold)
+    answer = broker.send(ApiKey.FETCH, 12, broker.fetch_request("t", min_bytes=2_500, max_wait_ms=500))
+    broker.shell.advance(400)
+    assert not answer.done
+    broker.produce("t", [bytes(1_000)])
+    assert not answer.done
+    broker.shell.advance(100)
+    done = broker.decode_any(ApiKey.FETCH, 12, answer.result())
+    assert len(values(done.responses[0].partitions[0])) == 2
+
+
 def fetched_cold(broker: Broker, monkeypatch: pytest.MonkeyPatch, beside: Callable[[Any], object]) -> Any:
     """The answer of a fetch that an I/O thread reads; when it has read, the loop does `beside`, given the replica."""
     replica = broker.replica("t")

@@ -199,6 +199,7 @@ class _Fetch(WaitingFetch):
             self._read_by_directory()
             return None
         reading = self._node.shell.in_pool(InDirectories(directories, lambda: self._read_all(blocking=True)))
+        self.answer.on_abandoned = self._abandon
 
         def done(settled: Deferred[list[Reading]]) -> None:
             try:
@@ -206,10 +207,18 @@ class _Fetch(WaitingFetch):
             except Exception as error:
                 self.answer.fail(error)
             else:
-                self._complete_from_pool(readings)
+                self._complete_or_wait(readings)
 
         reading.on_complete(done)
         return None
+
+    def _complete_or_wait(self, readings: list[Reading]) -> None:
+        """Answers with what I/O threads have read, or waits for more where it is too little and there is time left."""
+        left_ms = self._deadline_ms - self._node.clock.monotonic_ms()
+        if self._is_last_look or left_ms <= 0 or self._enough(readings):
+            self._complete_from_pool(readings)
+        else:
+            self._wait(readings, left_ms)
 
     def _complete_from_pool(self, readings: list[Reading]) -> None:
         """Answers with what an I/O thread has read, or reads again where that is not in the log any more."""
@@ -256,10 +265,8 @@ class _Fetch(WaitingFetch):
             if failure is not None:
                 discard(readings)
                 self.answer.fail(failure)
-            elif len(ended) == len(cold) or self._is_last_look or self._enough(readings):
-                self._complete_from_pool(readings)
             else:
-                self._wait(readings, self._deadline_ms - self._node.clock.monotonic_ms())
+                self._complete_or_wait(readings)
 
         def late(found: list[Reading]) -> None:
             discard(found)
