@@ -207,7 +207,8 @@ class ReplicaChecker:
         return view
 
     def _partition(self, topic_id: str, partition: TopicPartition) -> _Partition:
-        return self._partitions.setdefault((topic_id, partition.partition), _Partition())
+        """Of a topic; its name stands for the id that it has not been given yet."""
+        return self._partitions.setdefault((topic_id or partition.topic, partition.partition), _Partition())
 
     def _link(
         self,

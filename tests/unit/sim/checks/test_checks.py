@@ -151,6 +151,14 @@ class TestReplicas:
                 with pytest.raises(InvariantBrokenError, match="invariant 4"):
                     checker.end(follower, PARTITION)
 
+    def test_topics_that_have_no_id_yet_are_told_apart(self) -> None:
+        """Tools of old make several at once; each has leaders of its own."""
+        checker = ReplicaChecker([], None)
+        one, other = TopicPartition("one", 0), TopicPartition("other", 0)
+        assert checker._partition("", one) is checker._partition("", one)
+        assert checker._partition("", one) is not checker._partition("", other)
+        assert checker._partition("id", one) is not checker._partition("", one)
+
     def test_a_high_watermark_goes_back_for_a_truncation_only(self) -> None:
         """In one process, of one log."""
         machine: Any = SimpleNamespace(name="broker1", broker_id=1)
