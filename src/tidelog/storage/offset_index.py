@@ -11,7 +11,7 @@ Only the newest entries are kept in memory: as many as a lookup near the end of 
 written, since one write of 64 entries costs as much as a write of one. An entry not yet written is no loss in a crash:
 what is above the recovery point is indexed again from the log, and a flush of the log writes the entries first.
 Older entries are found by a binary search on the file, through the page cache. The page where the search ended is kept
-for as long as the file stays open: who reads a log from offset to offset finds the next entries there.
+for as long as the file stays open: a reader that goes from offset to offset finds its next entries there.
 """
 
 from __future__ import annotations

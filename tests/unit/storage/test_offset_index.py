@@ -58,7 +58,7 @@ def reopened_index(path: Path, disk: FaultyDisk, entries: int) -> OffsetIndex:
     return OffsetIndex(FilePool(disk).file(str(path)), 600, size_max=1 << 20)
 
 
-def test_who_goes_on_reads_no_index(tmp_path: Path) -> None:
+def test_a_reader_that_goes_on_reads_no_index(tmp_path: Path) -> None:
     """The page that was found is kept: of 1,500 entries a search leaves 375, and the next 374 offsets ask nothing."""
     disk = FaultyDisk()
     index = reopened_index(tmp_path / "0.index", disk, 1500)
