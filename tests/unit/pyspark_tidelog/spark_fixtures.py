@@ -17,7 +17,8 @@ from pyspark_tidelog.connections import close_idle
 from tidelog.client import admin
 from tidelog.client.blocking import BlockingCluster
 from tidelog.client.fetching import READ_COMMITTED
-from tidelog.model.identifiers import TopicPartition
+from tidelog.client.offsets import list_offsets
+from tidelog.model.identifiers import LATEST_TIMESTAMP, TopicPartition
 from tidelog.pipeline.session import spark_session
 from tidelog.records.batch import build_batch
 from tidelog.records.compression import Codec
@@ -49,9 +50,18 @@ class Broker:
         return chosen
 
     def delete(self, topic: str) -> None:
+        """Returns when no leader answers for the topic any more: Apache Kafka answers before its brokers have removed
+        its logs, and they tell offsets of them until then."""
+        partitions = [TopicPartition(topic, number) for number in self.client.partitions([topic])[topic]]
         for error in self.client.run(admin.delete_topics(self.client.routing, [topic])).values():
             if error is not None:
                 raise error
+        until(lambda: not self._answered(partitions), f"{topic} is gone")
+
+    def _answered(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those whose leader tells their end."""
+        found = self.client.run(list_offsets(self.client.routing, dict.fromkeys(partitions, LATEST_TIMESTAMP)))
+        return [each for each, result in found.items() if not isinstance(result, Exception)]
 
     def grow(self, topic: str, partitions: int) -> None:
         results = self.client.run(admin.create_partitions(self.client.routing, {topic: partitions}))
