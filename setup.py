@@ -2,7 +2,7 @@
 
 They need a C compiler and Python's headers. Where either is missing nothing is built, and the wheel is one of plain
 Python (`py3-none-any`): the twins `records/_pure.py` and `records/_pure_compaction.py` do the same, slower, and
-`storage/log.py` appends without `storage/_append.pyx`, connections handle all reads without
+`storage/log.py` appends without `storage/_append.pyx` and reads without `storage/_read.pyx`, connections handle all reads without
 `broker/connections/_single_requests.pyx`, and the broker's dispatcher handles what
 `broker/handlers/_produce_frames.pyx` and its neighbours would have, and answers fetches and heartbeats
 without `broker/handlers/_fetch_frames.pyx` and `_heartbeat_frames.pyx`; a broker says so when it starts.
@@ -25,6 +25,7 @@ COMPILED = (
     "records/_compaction",
     "storage/_append",
     "storage/_append_followed",
+    "storage/_read",
     "broker/connections/_single_requests",
     "broker/handlers/_produce_partition",
     "broker/handlers/_produce_several",

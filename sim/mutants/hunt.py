@@ -117,6 +117,7 @@ def live(mutant: Mutant, seeds: int, seconds: float) -> tuple[int, str]:
     for compiled in (
         "storage._append",
         "storage._append_followed",
+        "storage._read",
         "broker.handlers._fetch_frames",
         "broker.handlers._produce_frames",
         "broker.handlers._fetch_bytes",

@@ -83,6 +83,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 }
 """Of batches of which most are ordinary; each test adds flaws that its log may be sent."""
 
+REFUSAL: st.SearchStrategy[Any] = st.tuples(st.just("refuse"), st.integers(1, 3))
 HAPPENINGS: tuple[st.SearchStrategy[Any], ...] = (
     st.tuples(st.just("epoch"), st.integers(0, 2)),
     st.tuples(st.just("later"), st.sampled_from([1, 600, 5_000])),
@@ -90,7 +91,7 @@ HAPPENINGS: tuple[st.SearchStrategy[Any], ...] = (
     st.tuples(st.just("flush"), st.just(0)),
     st.tuples(st.just("restart"), st.just(0)),
     st.tuples(st.just("roll"), st.just(0)),
-    st.tuples(st.just("refuse"), st.integers(1, 3)),
+    REFUSAL,
 )
 """Steps of a log beside what it is sent."""
 

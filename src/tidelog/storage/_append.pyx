@@ -35,10 +35,9 @@ from tidelog.storage._slots cimport Slot, is_true, load, load_int, slot_named, s
 if getenv(b"TIDELOG_PURE") != NULL and getenv(b"TIDELOG_PURE")[0] == b"1":
     raise ImportError("TIDELOG_PURE=1 is set")
 
-from tidelog.storage.append import AppendInfo
+from tidelog.storage.append import POSITIONS_KEPT, AppendInfo
 from tidelog.storage.log_config import LONG_MAX
 from tidelog.storage.producer_entries import BATCHES_KEPT, ProducerBatch, ProducerEntry
-from tidelog.storage.readable_log import POSITIONS_KEPT
 
 cdef extern from "Python.h":
     ctypedef struct PyTypeObject:

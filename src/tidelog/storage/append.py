@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from tidelog.records.control import EndTxnMarker
 
 
+POSITIONS_KEPT: Final = 32
+"""Places of recent batches remembered, so that readers at the end of the log need no index."""
 DECOMPRESSED_RATIO_MAX: Final = 32
 """A compressed batch that must be opened, or compressed anew, may grow to so many times max.message.bytes."""
 _DECOMPRESSED_MIN: Final = 16 << 20

@@ -25,6 +25,7 @@ from tidelog.model.identifiers import LeaderEpoch, Offset, TopicId
 from tidelog.records.batch import iterate_headers, restore
 from tidelog.records.epochs import EpochCache
 from tidelog.storage.append import (
+    POSITIONS_KEPT,
     AppendInfo,
     Prepared,
     assign_offsets,
@@ -41,7 +42,6 @@ from tidelog.storage.offset_index import RELATIVE_OFFSET_MAX
 from tidelog.storage.ordinary import append_followed, append_ordinary
 from tidelog.storage.producer_recovery import take_snapshot_soon, write_pending
 from tidelog.storage.producer_state import AppendOrigin, ProducerUpdate
-from tidelog.storage.readable_log import POSITIONS_KEPT
 from tidelog.storage.retention import discard, expired_count
 from tidelog.storage.segment import Segment
 from tidelog.storage.tasks import SimpleTask

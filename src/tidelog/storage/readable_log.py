@@ -25,6 +25,7 @@ from tidelog.storage import log_reader
 from tidelog.storage.errors import CorruptTransactionIndex
 from tidelog.storage.integrity import SegmentCheck
 from tidelog.storage.log_reader import EMPTY_READ, FoundRecord, ReadResult, read_batches
+from tidelog.storage.ordinary import read_ordinary
 from tidelog.storage.producer_state import ProducerState
 from tidelog.storage.rot import Rot, RottenBatch
 from tidelog.storage.segment_order import floor_index
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from tidelog.storage.segment import Segment
     from tidelog.storage.transaction_index import AbortedTransaction
 
-POSITIONS_KEPT: Final = 32
-"""Places of recent batches remembered, so that readers at the end of the log need no index."""
 SEGMENTS_ASKED_MAX: Final = 32
 """Segments that are asked one by one for a time."""
 _NO_POSITIONS: Final[dict[int, int]] = {}
@@ -162,6 +161,10 @@ class ReadableLog:
         Batches that are not what was written are not given: up to the first one, or `RottenBatch`. `checked=False` is
         for a caller that checks them itself, or does not hand them on.
         """
+        if read_ordinary is not None and not blocking:
+            found = read_ordinary(self, offset, max_bytes, up_to_offset, min_one_batch, checked)
+            if found is not None:
+                return found
         self.folder.check_online()
         if offset < self.log_start_offset or offset > self.log_end_offset:
             raise KafkaError(

@@ -52,11 +52,11 @@ Answer = TypeVar("Answer")
 
 _BATCH_START: Final = Struct(">qiibIhi")
 """Base offset, length, leader epoch, magic, CRC, attributes, last offset delta."""
-_NEAR_READS_MAX: Final = 2
+NEAR_READS_MAX: Final = 2
 """Reads in which a batch is mostly found: it stands behind the one of the index entry, which may be large."""
 _RECORDS_AT_ONCE_MAX: Final = 10_000
 """Records that are searched for a time beside the appends, uncompressed ones: less than a millisecond."""
-_PAGE: Final = 4096
+LOOKUP_BYTES: Final = 4096
 """Bytes read at once while looking for a batch: at most an index interval and a header."""
 
 
@@ -133,7 +133,7 @@ class SegmentLookups(SegmentFiles):
         with self.log_file as file:
             return read_header(_read(file, HEADER_SIZE, position, blocking=blocking))
 
-    def headers(self, position: int, *, blocking: bool = True, chunk: int = _PAGE) -> Iterator[FoundBatch]:
+    def headers(self, position: int, *, blocking: bool = True, chunk: int = LOOKUP_BYTES) -> Iterator[FoundBatch]:
         """The batches from `position` on, by their headers; ends before a torn one."""
         end = self.size
         buffer = b""
@@ -214,10 +214,10 @@ class SegmentLookups(SegmentFiles):
         """
         start, next_offset, end_offset = entry.position, self.base_offset, self.base_offset + RELATIVE_OFFSET_MAX
         with self.log_file as file:
-            for _ in range(_NEAR_READS_MAX):
+            for _ in range(NEAR_READS_MAX):
                 if size - start < HEADER_SIZE:
                     return None
-                page, at = _read(file, min(_PAGE, size - start), start, blocking=blocking), 0
+                page, at = _read(file, min(LOOKUP_BYTES, size - start), start, blocking=blocking), 0
                 while at + HEADER_SIZE <= len(page):
                     first, length, _, magic, _, _, last_delta = _BATCH_START.unpack_from(page, at)
                     last = first + last_delta

@@ -15,8 +15,8 @@ from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
 from tidelog.records.batch import iterate_headers
+from tidelog.storage.append import POSITIONS_KEPT
 from tidelog.storage.integrity import SegmentCheck
-from tidelog.storage.readable_log import POSITIONS_KEPT
 from tidelog.storage.repair import Damage
 from tidelog.storage.segment import Segment
 

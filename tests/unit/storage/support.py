@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import weakref
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,7 @@ class MemoryFile:
     """A file of `MemoryDisk`."""
 
     def __init__(self, disk: MemoryDisk, path: str) -> None:
+        self._disk = disk
         self._content = disk.files[path]
         self.path = path
 
@@ -209,7 +211,7 @@ class MemoryFile:
         self._content.extend(bytes(max(0, size - len(self._content))))
 
     def version(self) -> int | None:
-        return None
+        return zlib.crc32(self._content) if self._disk.tells_versions else None
 
     def fsync(self) -> None:
         pass
@@ -227,6 +229,8 @@ class MemoryDisk:
     def __init__(self) -> None:
         self.files: dict[str, bytearray] = {}
         self.directories = {""}
+        self.tells_versions = False
+        """Whether its files have a `version`; without one nothing that was checked is trusted."""
         self.boot: str | None = "first boot"
         """Of its machine."""
 
