@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.deferred import Deferred, gather
@@ -20,7 +21,7 @@ from tidelog.storage.disk_errors import as_os_error
 from tidelog.storage.tasks import log_unexpected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from tidelog.broker.environment import BrokerEnvironment
     from tidelog.broker.shell import Shell, Timer
@@ -35,6 +36,9 @@ FLUSH_DELAY_MS_MIN: Final = 10
 """Between two looks at what flush.ms asks for: appends of that time share a flush, whatever the setting."""
 STARTS_RETRY_MS: Final = 500
 """Before checkpoints are written again that a disk has refused for a lack of descriptors or memory."""
+FOLDERS_WAIT_MS: Final = 5_000
+"""For how long an order waits for its new folders to be durable: a disk that is busy is quicker, one that hangs is to
+hold up no order for partitions elsewhere."""
 DISK_TICK_MS_MIN: Final = 1_000
 """Between two looks at what is due for the disk; flushes that producers wait for don't wait for it."""
 
@@ -63,6 +67,8 @@ class DiskScheduler:
         self._flushing: dict[str | None, int] = {}
         """[log directory] -> flushes of its group that is under way."""
         self._starts = {each.path: _Starts(each, self, logs, environment.shell) for each in logs.directories}
+        self._late_syncs: Counter[str] = Counter()
+        """[log directory] -> syncs of new folders that an order has waited for in vain, and that have not ended."""
         self.flush_times = Histogram()
         """How long flushes took, those included that waited for a thread."""
         self._stopped = False
@@ -185,6 +191,45 @@ class DiskScheduler:
         A directory that fails meanwhile is offline, which is for the caller to see.
         """
         return gather([self._starts[path].durable() for path in dict.fromkeys(directories)]).then(lambda _: None)
+
+    def folders_durable(self, changed: Collection[LogDirectory] = ()) -> Deferred[None]:
+        """Completes when the folders that were made, renamed or removed so far are durable; in the directories
+        `changed` too if an earlier sync of them is under way.
+
+        After FOLDERS_WAIT_MS it completes in any case, and until a sync that was late then has ended, no other is
+        begun or waited for in that directory. What is not durable the directories say: `created`, `put_away`. One that
+        fails meanwhile is offline, which is for the caller to see.
+        """
+        durable: Deferred[None] = Deferred()
+        late = {path for path, count in self._late_syncs.items() if count}
+        under_way = set(self._logs.maintenance.durability_tasks(changed, but=late))
+
+        def ended(task: DiskTask, _: Deferred[None]) -> None:
+            under_way.discard(task)
+            if durable.done:
+                self._late_syncs[task.log_dir or ""] -= 1
+            elif all_begun and not under_way:
+                timer.cancel()
+                durable.complete(None)
+
+        def over() -> None:
+            paths = [task.log_dir or "" for task in under_way]
+            logger.warning("folders_not_durable_in_time: log_dirs=%s", ",".join(paths))
+            self._late_syncs.update(paths)
+            durable.complete(None)
+
+        if not under_way:
+            durable.complete(None)
+            return durable
+        all_begun = False
+        timer = self._shell.after(FOLDERS_WAIT_MS, over)
+        for task in list(under_way):
+            self.run(task).on_complete(functools.partial(ended, task))
+        all_begun = True
+        if not under_way:
+            timer.cancel()
+            durable.complete(None)
+        return durable
 
     def tick(self) -> None:
         """Does what is due for the disk, and comes back when more is, not within a second."""

@@ -146,8 +146,7 @@ class FutureLogs:
         log.update_high_watermark(start)
         log.durability.file_created()
         self._add(log, directory)
-        directory.created.append(path)
-        directory.needs_sync = True
+        directory.folder_created(path)
         _remove_half_made(directory)
         return log
 
@@ -165,7 +164,7 @@ class FutureLogs:
     def _discard(self, log: Log, directory: LogDirectory) -> None:
         name = marked_folder(log.topic_partition, self._token(), DELETE_FOLDER)
         target = self._rename(log, directory, name, log.deleted)
-        directory.needs_sync = True
+        directory.copy_dropped(log.topic_partition)
         self._delete_later(directory, target, 0)
 
     def replace(self, topic_partition: TopicPartition) -> Log:

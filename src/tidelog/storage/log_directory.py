@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import TopicPartition, format_topic_id
@@ -68,6 +68,8 @@ if TYPE_CHECKING:
     from tidelog.storage.log import Log
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 SYNCED_ONE_BY_ONE_MAX: Final = 16
 """Logs up to which syncing their own files is quicker than syncing the file system."""
@@ -135,8 +137,15 @@ class LogDirectory:
         """[checkpoint file] -> the offsets as they stand there: a crash cannot take them back."""
         self._drafts: dict[str, tuple[bytes, Mapping[TopicPartition, int]]] = {}
         """[checkpoint file] -> the newest content that is to be written there, and its offsets."""
-        self.created: list[str] = []
-        """Partition folders made since the last sync."""
+        self.created: dict[str, int] = {}
+        """[path of a partition's folder] -> number of the change: made since the last sync."""
+        self.put_away: dict[TopicPartition, int] = {}
+        """[partition] -> number of the change: its folder here was renamed to go since the last sync."""
+        self.dropped_copies: dict[TopicPartition, int] = {}
+        """The same for copies on their way here."""
+        self._folder_changes = 0
+        self.syncs = 0
+        """Tasks under way that make folders durable."""
         self.needs_sync = False
         """Whether folders were created, renamed or removed since the last sync."""
         self.half_made: set[str] = set()
@@ -489,6 +498,34 @@ class LogDirectory:
                         self.offsets_written.pop(name, None)
         self.checkpoints_are_behind = False
 
+    def folder_created(self, path: str) -> None:
+        """A partition's folder was made."""
+        self._note_change(self.created, path)
+
+    def folder_put_away(self, topic_partition: TopicPartition) -> None:
+        """A log's folder was renamed to go."""
+        self._note_change(self.put_away, topic_partition)
+
+    def copy_dropped(self, topic_partition: TopicPartition) -> None:
+        """A copy's folder was renamed to go."""
+        self._note_change(self.dropped_copies, topic_partition)
+
+    def _note_change(self, changes: dict[T, int], key: T) -> None:
+        self._folder_changes += 1
+        changes[key] = self._folder_changes
+        self.needs_sync = True
+
+    def changes_durable(self, up_to: int) -> None:
+        """A sync that was begun at `folder_changes` has ended: what came later is not durable yet."""
+        self.created = _later(self.created, up_to)
+        self.put_away = _later(self.put_away, up_to)
+        self.dropped_copies = _later(self.dropped_copies, up_to)
+
+    @property
+    def folder_changes(self) -> int:
+        """Number of the last change of folders."""
+        return self._folder_changes
+
     def sync_folders(self, created: list[str]) -> None:
         """Makes new folders of partitions durable, and that others were renamed or removed.
 
@@ -535,7 +572,7 @@ class LogDirectory:
                 else:
                     for log in changed:
                         log.sync_files()
-                    self.sync_folders(self.created)
+                    self.sync_folders(list(self.created))
                 for log, is_changed in outcomes:
                     if is_changed is not None:
                         log.synced()
@@ -575,6 +612,11 @@ class LogDirectory:
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()
+
+
+def _later(changes: dict[T, int], number: int) -> dict[T, int]:
+    """The changes after that of this number."""
+    return {key: each for key, each in changes.items() if each > number}
 
 
 def remove_folder(disk: Disk, path: str) -> None:

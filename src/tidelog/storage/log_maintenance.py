@@ -124,7 +124,8 @@ class LogMaintenance:
             self._next_expiration_ms = now_ms + self._settings.producer_expiration_check_interval_ms
             tasks.append(self._producers.look_task(now_ms))
         tasks += self._producers.tasks(now_ms)
-        return tasks + self.durability_tasks()
+        # Where a sync hangs another one would only wait behind it.
+        return tasks + self.durability_tasks(but=[each.path for each in self._directories if each.syncs])
 
     def next_due_ms(self) -> int:
         """Monotonic time at which `due_tasks` is worth a call, as things stand.
@@ -144,7 +145,8 @@ class LogMaintenance:
         if self._deletions:
             times.append(self._deletions[0][0])
         for directory in self._directories:
-            if directory.pending_deletions or directory.flush_requests or directory.needs_sync or directory.truncations:
+            needs_sync = directory.needs_sync and not directory.syncs
+            if directory.pending_deletions or directory.flush_requests or needs_sync or directory.truncations:
                 return now
             if any(log.folder.unfinished for log in directory.changed_logs()):
                 times.append(now + REST_MS)
@@ -315,17 +317,19 @@ class LogMaintenance:
 
         return SimpleTask(f"checkpoints of {directory.path}", run, finish, directory.path)
 
-    def durability_tasks(self, changed: Collection[LogDirectory] = ()) -> list[DiskTask]:
+    def durability_tasks(self, changed: Collection[LogDirectory] = (), *, but: Container[str] = ()) -> list[DiskTask]:
         """Makes the creations, renames and removals of folders so far durable, one task a directory.
 
         However many logs were created, the cost is bounded: one sync a directory from 17 on. Answer a CreateTopics
         once they have finished. `changed`: directories that are synced in any case; of what has changed in them an
-        earlier task may be under way.
+        earlier task may be under way. Not in the directories `but`, by their paths.
         """
         return [
             self._durability_task(directory)
             for directory in self._directories
-            if (directory.needs_sync or directory.created or directory in changed) and directory.failure is None
+            if (directory.needs_sync or directory.created or directory in changed)
+            and directory.failure is None
+            and directory.path not in but
         ]
 
     def durability_task(self) -> DiskTask | None:
@@ -349,16 +353,17 @@ class LogMaintenance:
         return SimpleTask("sync new logs", run, finish)
 
     def _durability_task(self, directory: LogDirectory) -> DiskTask:
-        created = list(directory.created)
+        created, up_to = list(directory.created), directory.folder_changes
         directory.needs_sync = False
+        directory.syncs += 1
 
         def run() -> None:
             directory.sync_folders(created)
 
         def finish(error: OSError | None) -> None:
+            directory.syncs -= 1
             if error is None:
-                durable = frozenset(created)
-                directory.created = [path for path in directory.created if path not in durable]
+                directory.changes_durable(up_to)
             elif directory.task_failed(error, "syncing new logs"):
                 directory.needs_sync = True
 

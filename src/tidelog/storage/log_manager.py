@@ -416,8 +416,7 @@ class LogManager:
         self._add(log, directory)
         self.absent.created(topic_partition)
         self.wanted_directories.pop(topic_partition, None)
-        directory.created.append(path)
-        directory.needs_sync = True
+        directory.folder_created(path)
         return log
 
     def _create_files(
@@ -524,7 +523,7 @@ class LogManager:
         directory.changes.pop(topic_partition, None)
         directory.flush_retries.pop(topic_partition, None)
         directory.truncations.pop(topic_partition, None)
-        directory.needs_sync = True
+        directory.folder_put_away(topic_partition)
         self.absent.removed(topic_partition, directory)
         return log
 

@@ -184,7 +184,7 @@ def test_a_log_is_not_led_while_its_folder_is_being_synced(broker: Broker, monke
     for task in under_way:
         task.run()
         task.finish(None)
-    assert directory.created == []
+    assert not directory.created
 
 
 def test_a_leadership_refused_for_now_begins_later(

@@ -2,11 +2,12 @@
 
 LeaderAndIsr and StopReplica come here; nothing else changes a leader. They are carried out one after the other, since
 each may have to wait for the store (a new topic's settings) and for the disk (its files, made durable by one
-sync a request).
+sync a request). For a disk that hangs they wait for seconds at most.
 
     LeaderAndIsr: stale epochs refused -> settings read -> logs created, some in each turn -> synced -> lead or follow
 
-What the disk refuses for a lack of descriptors or memory is tried again later: `postponed_orders`.
+What the disk refuses for a lack of descriptors or memory, or does not make durable in time, is tried again later:
+`postponed_orders`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidelog.broker.cluster.metadata_cache import broker_ids
-from tidelog.broker.deferred import Deferred, gather
+from tidelog.broker.deferred import Deferred
 from tidelog.broker.orders.postponed_orders import Deletion, Order, PostponedOrders
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.replica_manager import ReplicaManager
@@ -223,13 +224,12 @@ class Leadership:
         """Creates what is missing, then leads or follows; completes `done` with `outcomes`, these orders' added."""
 
         def made() -> None:
-            tasks = self._logs.maintenance.durability_tasks()
             # A sync that fails takes its directory offline, which `_take_up` sees, or is to be done again.
-            gather([self._disk_scheduler.run(task) for task in tasks]).on_complete(lambda _: take_up())
+            self._disk_scheduler.folders_durable().on_complete(lambda _: take_up())
 
         def take_up() -> None:
             wanted = deque(order for order in orders if order.topic_partition not in outcomes)
-            unsynced = {folder for each in self._logs.directories for folder in each.created}
+            unsynced = self._unsynced()
             self._one_by_one(
                 wanted,
                 lambda order: (order.topic_partition, self._take_up(order, unsynced)),
@@ -239,6 +239,13 @@ class Leadership:
             )
 
         self._create_some(deque(orders), outcomes, done, made)
+
+    def _unsynced(self) -> set[str]:
+        """Folders of logs of which it is not durable that they are there, or that they are gone."""
+        online = [each for each in self._logs.directories if each.failure is None]
+        created = {folder for each in online for folder in each.created}
+        # A start would find a log that is made anew and, in another directory, the one that was put away.
+        return created | {f"{each.path}/{gone}" for each in online for gone in each.put_away}
 
     def _try_postponed(self) -> Deferred[dict[TopicPartition, ErrorCode]]:
         """Carries out what was refused for now; the settings of these topics have been read."""
@@ -365,7 +372,7 @@ class Leadership:
         epoch, partition_epoch = LeaderEpoch(state.leader_epoch), PartitionEpoch(state.partition_epoch)
         if epoch < replica.leader_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
-        if replica.log.directory in unsynced:
+        if any(f"{each.path}/{topic_partition}" in unsynced for each in self._logs.directories):
             return self._postpone(order, "its folder is not durable yet")
         is_named = replica.topic_id == ZERO_TOPIC_ID != topic_id
         if is_named:
@@ -464,21 +471,20 @@ class Leadership:
         self, outcomes: dict[TopicPartition, ErrorCode], deleted: Mapping[TopicPartition, LogDirectory]
     ) -> Deferred[dict[TopicPartition, ErrorCode]]:
         """The outcomes, once no power cut brings back what was deleted: the controller forgets topics that are gone."""
-        tasks = self._logs.maintenance.durability_tasks(list(deleted.values()))
         done: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
 
         def told(_: object) -> None:
-            # Of what an earlier request has deleted it is not known where it was.
-            is_unsynced = any(each.needs_sync and each.failure is None for each in self._logs.directories)
+            online = [each for each in self._logs.directories if each.failure is None]
+            unsynced = {gone for each in online for gone in (*each.put_away, *each.dropped_copies)}
             for topic_partition, outcome in outcomes.items():
                 directory = deleted.get(topic_partition)
                 if outcome is ErrorCode.NONE and directory is not None and directory.failure is not None:
                     outcomes[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
-                elif outcome is ErrorCode.NONE and is_unsynced:
+                elif outcome is ErrorCode.NONE and topic_partition in unsynced:
                     outcomes[topic_partition] = ErrorCode.REPLICA_NOT_AVAILABLE
             done.complete(outcomes)
 
-        gather([self._disk_scheduler.run(task) for task in tasks]).on_complete(told)
+        self._disk_scheduler.folders_durable(list(deleted.values())).on_complete(told)
         return done
 
     def put_aside_unassigned(self) -> None:

@@ -1,4 +1,5 @@
-"""Orders to lead, follow or delete that the disk has refused for now, for a lack of descriptors or memory.
+"""Orders to lead, follow or delete that the disk has refused for now, for a lack of descriptors or memory; or whose
+folders are not durable yet, since it hangs.
 
 The controller gives an order once. What takes a log directory offline is answered with KAFKA_STORAGE_ERROR, and the
 controller counts the replica as failed until the broker registers anew; a shortage passes, so the broker keeps the

@@ -1,0 +1,152 @@
+"""A log directory whose disk does not answer keeps nothing waiting that lies in another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.broker.harness import Broker, ManualClock, ManualShell, deletion_of
+
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.disk_scheduler import FOLDERS_WAIT_MS
+from tidelog.broker.shell import InDirectories
+from tidelog.model.errors import ErrorCode
+from tidelog.protocol.apis import ApiKey
+
+NOT_YET = ErrorCode.REPLICA_NOT_AVAILABLE
+
+
+class HangingShell(ManualShell):
+    """Work in directories that hang waits until they answer again."""
+
+    def __init__(self) -> None:
+        super().__init__(ManualClock())
+        self.hung: set[str] = set()
+        self._waiting: list[tuple[frozenset[str], Callable[[], Any], Deferred[Any]]] = []
+
+    def in_pool(self, work: Callable[[], Any]) -> Deferred[Any]:
+        directories = work.directories if isinstance(work, InDirectories) else frozenset()
+        if not self.hung & directories:
+            return super().in_pool(work)
+        outcome: Deferred[Any] = Deferred()
+        self._waiting.append((directories, work, outcome))
+        return outcome
+
+    @property
+    def waiting(self) -> int:
+        """Work that hangs."""
+        return len(self._waiting)
+
+    def answer(self) -> None:
+        """All directories work again."""
+        self.hung.clear()
+        waiting, self._waiting = self._waiting, []
+        for _, work, outcome in waiting:
+            super().in_pool(work).forward_to(outcome)
+
+
+class PatientBroker(Broker):
+    """Its clients wait for their answers: time goes by until there is one."""
+
+    shell: HangingShell
+
+    def ask(self, key: ApiKey, version: int, request: Any, client_id: str | None = "test") -> Any:
+        answer = self.send(key, version, request, client_id)
+        self.shell.run_turns()
+        if isinstance(answer, Deferred):
+            if not answer.done:
+                self.shell.advance(FOLDERS_WAIT_MS)
+            assert answer.done, "The answer waits for the hung directory."
+            answer = answer.result()
+        return self.decode(key, version, answer)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[PatientBroker]:
+    """With two log directories; new logs go to the one with fewer of them, first of all to `a`."""
+    one = PatientBroker(f"{tmp_path}/a,{tmp_path}/b", shell=HangingShell())
+    yield one
+    one.shell.answer()
+    one.close()
+
+
+def codes(response: Any) -> list[int]:
+    return [error.error_code for topic in response.topics for error in topic.partition_errors]
+
+
+def test_an_order_elsewhere_is_carried_out(broker: PatientBroker, tmp_path: Path) -> None:
+    """A partition's folder in the hung directory is not durable: it is led later. One in the other directory is led,
+    and no later order waits at all."""
+    broker.shell.hung.add(f"{tmp_path}/a")
+    assert codes(broker.lead("t", 2)) == [NOT_YET, 0]
+    before = broker.clock.now_ms
+    assert codes(broker.lead("t", 2, leader_epoch=1)) == [NOT_YET, 0]
+    assert codes(broker.lead("u", 2)) == [NOT_YET, 0]
+    assert broker.clock.now_ms == before
+    assert [broker.replica("t", index).leader is None for index in range(2)] == [True, False]
+    assert broker.produce("t", partition=1).error_code == ErrorCode.NONE
+
+
+def test_what_was_put_off_is_led_when_the_directory_answers(broker: PatientBroker, tmp_path: Path) -> None:
+    """By the broker itself. Meanwhile no more syncs are begun there."""
+    broker.shell.hung.add(f"{tmp_path}/a")
+    broker.lead("t", 2)
+    waiting = broker.shell.waiting
+    broker.shell.advance(60_000)
+    assert broker.shell.waiting == waiting
+    broker.shell.answer()
+    broker.shell.advance(10_000)
+    assert broker.replica("t", 0).leader is not None
+    assert broker.produce("t", partition=0).error_code == ErrorCode.NONE
+
+
+def test_a_folder_made_anew_while_a_sync_hangs_waits_for_a_sync_of_its_own(
+    broker: PatientBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sync that hangs was begun before: what it made durable is the former folder."""
+    [directory] = [each for each in broker.logs.directories if each.path == f"{tmp_path}/a"]
+    broker.shell.hung.add(directory.path)
+    broker.lead("t")
+    broker.ask(ApiKey.STOP_REPLICA, 4, deletion_of("t"))
+    assert codes(broker.lead("t", topic_id=bytes(range(16)))) == [NOT_YET]
+    assert broker.replica("t").log.owner is directory
+    synced: list[str] = []
+    monkeypatch.setattr(directory, "sync_folders", synced.extend)
+    waiting = broker.shell.waiting
+    broker.shell.answer()
+    assert waiting == 1
+    assert broker.replica("t").log.directory in directory.created
+    synced.clear()
+    broker.shell.advance(10_000)
+    assert broker.replica("t").log.directory in synced
+    assert broker.replica("t").leader is not None
+
+
+def test_a_deletion_elsewhere_is_told(broker: PatientBroker, tmp_path: Path) -> None:
+    """What is deleted in the hung directory may come back; the controller asks again until it cannot."""
+    broker.lead("t", 2)
+    broker.shell.hung.add(f"{tmp_path}/a")
+    assert broker.delete("t", 0).partition_errors[0].error_code == NOT_YET
+    assert broker.delete("t", 1).partition_errors[0].error_code == ErrorCode.NONE
+    assert broker.delete("t", 0).partition_errors[0].error_code == NOT_YET
+    assert codes(broker.lead("u", 2)) == [NOT_YET, 0]
+    broker.shell.answer()
+    assert broker.delete("t", 0).partition_errors[0].error_code == ErrorCode.NONE
+
+
+def test_a_partition_is_not_led_while_its_former_log_may_come_back(broker: PatientBroker, tmp_path: Path) -> None:
+    """A start would find two logs of one partition, of two topics."""
+    broker.lead("t", 1)
+    broker.lead("u", 1)
+    broker.lead("v", 1)
+    broker.shell.hung.add(f"{tmp_path}/a")
+    broker.delete("v")
+    broker.delete("t")
+    broker.logs.wanted_directories[broker.replica("u").topic_partition._replace(topic="t")] = f"{tmp_path}/b"
+    assert codes(broker.lead("t", topic_id=bytes(range(16)))) == [NOT_YET]
+    assert broker.replica("t").log.owner.path == f"{tmp_path}/b"
+    broker.shell.answer()
+    broker.shell.advance(10_000)
+    assert broker.replica("t").leader is not None
