@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.unit.broker.harness import Broker, ManualClock, ManualShell, deletion_of
+from tests.unit.broker.test_directory_moves import alter
 
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.disk_scheduler import FOLDERS_WAIT_MS
@@ -150,3 +151,37 @@ def test_a_partition_is_not_led_while_its_former_log_may_come_back(broker: Patie
     broker.shell.answer()
     broker.shell.advance(10_000)
     assert broker.replica("t").leader is not None
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[PatientBroker]:
+    """With three log directories, `a`, `b` and `c`, a partition of `t` in each."""
+    one = PatientBroker(f"{tmp_path}/a,{tmp_path}/b,{tmp_path}/c", shell=HangingShell())
+    one.lead("t", 3)
+    for index in range(3):
+        for number in range(30):
+            one.produce("t", [b"%d" % number], partition=index)
+    assert [one.replica("t", index).log.owner.path for index in range(3)] == [f"{tmp_path}/{name}" for name in "abc"]
+    yield one
+    one.shell.answer()
+    one.close()
+
+
+@pytest.mark.parametrize("hangs_at", ["its first step", "its copying"])
+def test_a_move_elsewhere_goes_on(three: PatientBroker, tmp_path: Path, hangs_at: str) -> None:
+    """The move out of the hung directory waits, and goes on when the directory answers."""
+    if hangs_at == "its first step":
+        three.shell.hung.add(f"{tmp_path}/a")
+    assert alter(three, tmp_path / "a", partition=2) == ErrorCode.NONE
+    assert alter(three, tmp_path / "b", partition=0) == ErrorCode.NONE
+    three.shell.hung.add(f"{tmp_path}/a")
+    three.shell.run_turns()
+    assert alter(three, tmp_path / "c", partition=1) == ErrorCode.NONE
+    three.shell.advance(1_000)
+    assert three.replica("t", 1).log.owner.path == f"{tmp_path}/c"
+    assert len(three.node.moves) == 2
+    three.shell.answer()
+    three.shell.advance(1_000)
+    owners = [three.replica("t", index).log.owner.path for index in range(3)]
+    assert owners == [f"{tmp_path}/{name}" for name in "bca"]
+    assert [three.replica("t", index).log.log_end_offset for index in range(3)] == [30, 30, 30]

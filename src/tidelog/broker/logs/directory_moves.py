@@ -8,9 +8,11 @@ The copy is filled from the log that serves, uncommitted records too: no other b
 far the two are equal are leader epochs, as between leader and follower; where they part, the copy is begun anew.
 `storage.future_logs` keeps the copies, through crashes as well, after which the moves go on.
 
-One chunk of all moves together is under way at a time, within replica.alter.log.dirs.io.max.bytes.per.second: reading
-an I/O thread does it. The last few records, and the change of places, are done in one turn of the loop, so
-that nothing comes between; it waits for a handful of syncs, once a move.
+Each step of a move waits for one of the two directories: for its source while an I/O thread reads a chunk, for its
+target while the copy is made durable. At most one step waits for a directory at a time, so that one that hangs stalls
+the moves out of it and into it, and no others. All moves together stay within
+replica.alter.log.dirs.io.max.bytes.per.second. The last few records, and the change of places, are done in one turn of
+the loop, so that nothing comes between; it waits for a handful of syncs, once a move.
 """
 
 from __future__ import annotations
@@ -68,7 +70,16 @@ class _Phase(Enum):
 class _Move:
     """One replica's."""
 
-    __slots__ = ("damaged_since_ms", "directory", "is_near", "last_bytes", "not_before_ms", "phase", "replica")
+    __slots__ = (
+        "damaged_since_ms",
+        "directory",
+        "is_near",
+        "last_bytes",
+        "not_before_ms",
+        "phase",
+        "replica",
+        "waits_for",
+    )
 
     def __init__(self, replica: Replica, directory: LogDirectory, phase: _Phase) -> None:
         self.replica = replica
@@ -81,6 +92,8 @@ class _Move:
         """What may be copied in one turn to catch up, as things stand."""
         self.not_before_ms = 0
         """When its next step is due, monotonic."""
+        self.waits_for = ""
+        """Path of the log directory that its last step has waited for."""
         self.damaged_since_ms: int | None = None
         """Since when each step has read damaged records, monotonic; None: the last one has not."""
 
@@ -107,7 +120,8 @@ class Moves:
         self._disk_scheduler = disk_scheduler
         self._moves: dict[TopicPartition, _Move] = {}
         """Whose turn was longest ago first."""
-        self._busy = False
+        self._under_way: set[_Move] = set()
+        """Moves whose step has not ended; one may have been given up meanwhile."""
         self._scheduled = False
         self._timer: Timer | None = None
         self._stopped = False
@@ -193,26 +207,38 @@ class Moves:
     # One step after the other.
 
     def _schedule(self) -> None:
-        if not self._scheduled and not self._busy and self._timer is None and self._moves and not self._stopped:
+        if not self._scheduled and self._timer is None and self._moves and not self._stopped:
             self._scheduled = True
             self._shell.soon(self._turn)
 
     def _wait(self, delay_ms: int) -> None:
         self._timer = self._shell.after(max(1, delay_ms), self._look_again)
 
+    def _look_later(self, move: _Move) -> None:
+        """The log is just being cut: the move looks again in a moment."""
+        move.not_before_ms = self._clock.monotonic_ms() + PENDING_TRUNCATION_MS
+
     def _turn(self) -> None:
         self._scheduled = False
-        if self._busy or self._stopped or self._timer is not None or not self._moves:
+        if self._stopped or self._timer is not None:
+            return
+        waited_for = {move.waits_for for move in self._under_way}
+        free = [
+            move
+            for move in self._moves.values()
+            if move not in self._under_way and waited_for.isdisjoint((move.replica.log.owner.path, move.directory.path))
+        ]
+        if not free:
             return
         now_ms = self._clock.monotonic_ms()
-        first = min(self._moves.values(), key=lambda move: max(move.not_before_ms, now_ms))
+        first = min(free, key=lambda move: max(move.not_before_ms, now_ms))
         delay_ms = max(self._throttles.moves.delay_ms(now_ms), first.not_before_ms - now_ms)
         if delay_ms > 0:
             self._wait(delay_ms)
             return
         topic_partition = first.replica.topic_partition
         move = self._moves[topic_partition] = self._moves.pop(topic_partition)
-        self._busy = True
+        self._under_way.add(move)
         try:
             step = self._step(move)
         except Exception as error:
@@ -220,9 +246,10 @@ class Moves:
             step = Deferred()
             step.fail(error)
         step.on_complete(lambda settled: self._stepped(move, settled))
+        self._schedule()
 
     def _stepped(self, move: _Move, settled: Deferred[None]) -> None:
-        self._busy = False
+        self._under_way.discard(move)
         try:
             settled.result()
             move.damaged_since_ms = None
@@ -285,7 +312,7 @@ class Moves:
         if move.phase is _Phase.BEGINNING or future is None:
             return self._begin(move)
         if log.truncation_is_pending:
-            self._wait(PENDING_TRUNCATION_MS)
+            self._look_later(move)
             return done
         if not _is_beginning_of(future, log):
             logger.info(
@@ -312,6 +339,7 @@ class Moves:
     def _begin(self, move: _Move) -> Deferred[None]:
         """Begins the copy, when no checkpoint in its directory speaks of an earlier log of that name any more."""
         logs, topic_partition = self._logs, move.replica.topic_partition
+        move.waits_for = move.directory.path
         logs.futures.delete(topic_partition)
         self._disk_scheduler.wake()
 
@@ -325,12 +353,13 @@ class Moves:
 
     def _copy(self, move: _Move, future: Log) -> Deferred[None]:
         log, quota = move.replica.log, self._throttles.moves
+        move.waits_for = log.owner.path
         start, end, size = future.log_end_offset, log.log_end_offset, min(CHUNK_BYTES, quota.portion)
 
         def append(data: bytes) -> None:
             if not data:
                 # The log was cut, or begins later by now, which is seen before the next chunk.
-                self._wait(PENDING_TRUNCATION_MS)
+                self._look_later(move)
             elif self._is_current(move) and not future.folder.is_deleted and future.log_end_offset == start:
                 # What was read while the log was being cut is found out before the next chunk.
                 info = future.append_as_follower(data)
@@ -366,6 +395,7 @@ class Moves:
 
     def _settle(self, move: _Move, future: Log) -> Deferred[None]:
         """Makes the copy durable, and where it begins."""
+        move.waits_for = move.directory.path
         _follow(future, move.replica.log)
         flush = future.flush_task()
         flushed: Deferred[None] = Deferred.of(None) if flush is None else self._disk_scheduler.run(flush)
