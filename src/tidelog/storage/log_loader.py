@@ -91,7 +91,7 @@ def load_log(
     if not clean and not same_boot and not config.compacted and cleaned_offset is None:
         finish_torn_retention(disk, directory, recovery_point)
     finish_swaps(disk, directory, environment, config)
-    segments, damaged, emptied = _open_segments(directory, config, environment, now_ms)
+    segments, damaged, emptied, orphans = _open_segments(directory, config, environment, now_ms)
     epochs, epochs_file = _read_epochs(disk, directory)
     log = Log(
         folder,
@@ -109,6 +109,10 @@ def load_log(
         durable = max((each.base_offset for each in segments if each.base_offset <= recovery_point), default=0)
         sizes_at_stop = {base: 1 for base in emptied if base < durable or base <= segments[0].base_offset}
     shortened = note_holes(log, sizes_at_stop, log_start_offset) if log.segments else set()
+    # After that: they may be all that tells of a loss.
+    for path in orphans:
+        logger.warning("orphaned_index_removed: path=%s", path)
+        disk.unlink(path)
     is_as_stopped, durable_to = clean, recovery_point
     try:
         recover_log(
@@ -170,9 +174,9 @@ def load_log(
 
 def _open_segments(
     directory: str, config: LogConfig, environment: LogEnvironment, now_ms: int
-) -> tuple[list[Segment], set[Segment], list[int]]:
+) -> tuple[list[Segment], set[Segment], list[int], list[str]]:
     """The segments in the folder; those of them whose indexes are missing or have an impossible size; the base offsets
-    at which an index has entries and no .log file has batches."""
+    at which an index has entries and no .log file has batches; the paths of indexes without a .log file."""
     disk = environment.disk
     names: dict[int, set[str]] = {}
     for name in disk.list(directory):
@@ -182,14 +186,13 @@ def _open_segments(
     segments: list[Segment] = []
     damaged: set[Segment] = set()
     emptied: list[int] = []
+    orphans: list[str] = []
     for offset in sorted(names):
         suffixes = names[offset]
         if LOG not in suffixes:
             if _has_entries(disk, directory, offset, suffixes):
                 emptied.append(offset)
-            for suffix in [each for each in _INDEX_SIZES if each in suffixes]:
-                logger.warning("orphaned_index_removed: directory=%s offset=%d suffix=%s", directory, offset, suffix)
-                disk.unlink(f"{directory}/{offset:020d}{suffix}")
+            orphans += [f"{directory}/{segment_file(offset, each)}" for each in _INDEX_SIZES if each in suffixes]
             continue
         size = disk.stat(f"{directory}/{offset:020d}{LOG}").size
         segment = Segment(environment.pool, directory, offset, config, size=size, created_ms=now_ms)
@@ -213,7 +216,7 @@ def _open_segments(
         end = segments[index + 1].base_offset if index + 1 < len(segments) else None
         if TRANSACTION_INDEX in names[segment.base_offset] and not _may_be_true(segment, end):
             damaged.add(segment)
-    return segments, damaged, emptied
+    return segments, damaged, emptied, orphans
 
 
 def _has_entries(disk: Disk, directory: str, base_offset: int, suffixes: set[str]) -> bool:

@@ -15,7 +15,7 @@ from tidelog.storage.damage import DAMAGE_FILE, KEPT_FILES_MAX
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_manager import LogManager
-from tidelog.storage.tasks import run_now
+from tidelog.storage.tasks import DiskTask, run_now
 
 SIZE = len(batch(b"." * 100))
 CONFIG = LogConfig(segment_bytes=5 * SIZE, index_interval_bytes=SIZE, segment_index_bytes=1200)
@@ -49,6 +49,11 @@ def flip(path: Path, position: int, bit: int = 0) -> None:
 
 def segment(folder: Path, base_offset: int = 0) -> Path:
     return folder / f"{base_offset:020d}.log"
+
+
+def not_none(task: DiskTask | None) -> DiskTask:
+    assert task is not None
+    return task
 
 
 def known(log: Log) -> tuple[int, int, int] | None:
@@ -236,6 +241,28 @@ def test_a_first_segment_that_is_gone_after_a_kill_is_a_loss(
     manager.close()
     _, log = reopened(tmp_path, config=CONFIG)
     assert log.damage is not None, "until another replica has filled it"
+
+
+@pytest.mark.parametrize("base_offset", [0, 5])
+def test_an_index_that_tells_of_a_loss_stays_until_that_is_noted(tmp_path: Path, base_offset: int) -> None:
+    """A start that ends before it has noted the loss takes nothing away by which the next one knows of it."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 14, leader_epoch=3)
+    run_now(not_none(log.flush_task()))
+    for checkpoint in manager.maintenance.checkpoint_tasks():
+        run_now(checkpoint)
+    manager.abandon()
+    segment(Path(log.directory), base_offset).unlink()
+    disk = FaultyDisk()
+    disk.fail("open", DAMAGE_FILE)
+    other = tmp_path.parent / f"{tmp_path.name}-other"
+    manager = open_manager(tmp_path, other, disk=disk, config=CONFIG)
+    assert manager.offline_directories == [str(tmp_path)]
+    manager.abandon()
+    _, log = reopened(tmp_path, config=CONFIG)
+    assert log.damage is not None
+    assert log.damage.has_hole
+    assert names(Path(log.directory), [f"{base_offset:020d}.index", f"{base_offset:020d}.timeindex"]) == []
 
 
 @pytest.mark.parametrize("removed", [[".log.deleted"], [".log.deleted", ".index", ".timeindex"]])

@@ -139,8 +139,8 @@ def test_indexes_without_a_log_go_in_the_same_order_each_time(tmp_path: Path, ca
         (tmp_path / "topicone-0" / f"{90:020d}{suffix}").touch()
     with caplog.at_level(logging.WARNING):
         manager, log = open_log(tmp_path, config=CONFIG)
-    removed = [record.args[2] for record in caplog.records if record.msg.startswith("orphaned_index_removed")]  # type: ignore[index]
-    assert removed == suffixes
+    removed = [record.args[0] for record in caplog.records if record.msg.startswith("orphaned_index_removed")]  # type: ignore[index]
+    assert [Path(str(path)).suffix for path in removed] == suffixes
     assert files(tmp_path, 90) == []
     manager.close(8)
 
