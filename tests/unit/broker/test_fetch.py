@@ -270,6 +270,63 @@ def test_min_bytes_are_awaited_where_an_io_thread_has_read_fewer(
     assert len(values(done.responses[0].partitions[0])) == 2
 
 
+@pytest.mark.parametrize("is_ordinary", [True, False])
+def test_min_bytes_are_awaited_where_records_leave_memory_meanwhile(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, is_ordinary: bool
+) -> None:
+    """Of records that are not in memory an I/O thread says how many bytes they are: once each time more have come."""
+    broker.produce("t", [bytes(1_000)])
+    log = type(broker.replica("t").log)
+    read = log.read
+    reads: list[bool] = []
+    is_cold = not is_ordinary
+
+    def cold(self: object, *arguments: object, blocking: bool = True, **named: object) -> object:
+        reads.append(blocking)
+        if is_cold and not blocking:
+            raise WouldBlock
+        return read(self, *arguments, blocking=blocking, **named)
+
+    monkeypatch.setattr(log, "read", cold)
+    answer = broker.send(ApiKey.FETCH, 12, broker.fetch_request("t", min_bytes=3_500, max_wait_ms=500))
+    is_cold = True
+    broker.shell.advance(300)
+    reads.clear()
+    broker.produce("t", [bytes(1_000)])
+    broker.shell.run_turns()
+    assert (answer.done, reads.count(True)) == (False, 1)
+    broker.shell.advance(100)
+    broker.produce("t", [bytes(1_000)])
+    broker.shell.run_turns()
+    assert (answer.done, reads.count(True)) == (False, 2)
+    broker.shell.advance(99)
+    assert not answer.done
+    broker.shell.advance(1)
+    done = broker.decode_any(ApiKey.FETCH, 12, answer.result())
+    assert len(values(done.responses[0].partitions[0])) == 3
+
+
+def test_enough_records_that_left_memory_meanwhile_are_given_at_once(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not when the time is up."""
+    broker.produce("t", [bytes(1_000)])
+    answer = broker.send(ApiKey.FETCH, 12, broker.fetch_request("t", min_bytes=1_500, max_wait_ms=500))
+    log = type(broker.replica("t").log)
+    read = log.read
+
+    def cold(self: object, *arguments: object, blocking: bool = True, **named: object) -> object:
+        if not blocking:
+            raise WouldBlock
+        return read(self, *arguments, blocking=blocking, **named)
+
+    monkeypatch.setattr(log, "read", cold)
+    broker.produce("t", [bytes(1_000)])
+    broker.shell.run_turns()
+    done = broker.decode_any(ApiKey.FETCH, 12, answer.result())
+    assert len(values(done.responses[0].partitions[0])) == 2
+
+
 def fetched_cold(broker: Broker, monkeypatch: pytest.MonkeyPatch, beside: Callable[[Any], object]) -> Any:
     """The answer of a fetch that an I/O thread reads; when it has read, the loop does `beside`, given the replica."""
     replica = broker.replica("t")

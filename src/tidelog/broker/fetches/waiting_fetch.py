@@ -1,6 +1,8 @@
 """A consumer's fetch that has too little to give yet: an operation of the purgatory, until there is more.
 
-It is completed when records come up to `min_bytes`, when a partition is no more what it was, and at its deadline.
+It is completed when records come up to `min_bytes`, when a partition is no more what it was, and at its deadline. Where
+it takes a look at the device to say how many bytes there are, an I/O thread reads them, and the fetch waits on if they
+are too few.
 `handlers/fetch.py` and `handlers/_fetch_ordinary.py` have one each, and read when it is completed.
 """
 
@@ -30,6 +32,10 @@ class Looked(NamedTuple):
     replica: Replica
     leader: PartitionLeader | None
     leader_epoch: int
+    limit: int
+    """The offset below which it was read then."""
+    size: int
+    """Bytes that were read."""
 
 
 class WaitingFetch(ABC):
@@ -51,12 +57,17 @@ class WaitingFetch(ABC):
     def complete_with_read(self) -> bool:
         """Reads, and completes `answer` with what there is, now or when an I/O thread has read it; true."""
 
+    @abstractmethod
+    def read_cold(self) -> None:
+        """Has an I/O thread read; completes `answer` then if that is enough, and waits on if not."""
+
     def wait_for(self, looked: list[Looked], timeout_ms: int) -> None:
         """Waits until any of these has more."""
         self._looked = looked
         keys = dict.fromkeys(each.replica for each in looked)
-        self._entry = self._purgatory.wait(self, keys, timeout_ms)
-        if self._entry is not None:
+        entry = self._purgatory.wait(self, keys, timeout_ms)
+        if entry is not None:
+            self._entry = entry
             self.answer.on_abandoned = self._wait_no_longer
 
     def _wait_no_longer(self) -> None:
@@ -68,7 +79,7 @@ class WaitingFetch(ABC):
 
     def try_complete(self) -> bool:
         size = 0
-        for wanted, replica, leader, leader_epoch in self._looked:
+        for wanted, replica, leader, leader_epoch, limit_before, size_before in self._looked:
             if (
                 replica.leader is not leader
                 or replica.leader_epoch != leader_epoch
@@ -81,7 +92,15 @@ class WaitingFetch(ABC):
             if limit > offset:
                 if self._bytes_min <= 1:
                     return self.complete_with_read()
-                size += self._available(replica, wanted, limit)
+                try:
+                    size += self._available(replica, wanted, limit)
+                except WouldBlock:
+                    if limit != limit_before:
+                        self._entry = None
+                        self.read_cold()
+                        return True
+                    # Nothing has come since it was read.
+                    size += size_before
                 if size >= self._bytes_min:
                     return self.complete_with_read()
             elif offset < replica.log.log_start_offset:
@@ -92,12 +111,12 @@ class WaitingFetch(ABC):
         self.complete_with_read()
 
     def _available(self, replica: Replica, wanted: FetchPartition, limit: int) -> int:
-        """Bytes that a read would give."""
+        """Bytes that a read would give. `WouldBlock`."""
         try:
             result = replica.log.read(
                 wanted.fetch_offset, wanted.max_bytes, up_to_offset=limit, blocking=False, checked=False
             )
-        except (KafkaError, WouldBlock):
+        except KafkaError:
             return self._bytes_min
         release(result)
         return result.size

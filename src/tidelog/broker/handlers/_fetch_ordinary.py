@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.fetches import replica_selector
 from tidelog.broker.fetches.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchContext, FetchPartition
-from tidelog.broker.fetches.waiting_fetch import Looked, WaitingFetch
+from tidelog.broker.fetches.waiting_fetch import Looked, WaitingFetch, limit_of
 from tidelog.broker.handlers._fetch_look import discard
 from tidelog.broker.handlers._fetch_wire import TOPIC_IDS_SINCE, AskedFetch, Found
 from tidelog.broker.peer import CloseConnection
@@ -144,6 +144,7 @@ class _OrdinaryFetch(WaitingFetch):
     """One ordinary fetch, until it is answered."""
 
     __slots__ = (
+        "_began_ms",
         "_body",
         "_bytes_max",
         "_context",
@@ -172,6 +173,7 @@ class _OrdinaryFetch(WaitingFetch):
         self._general = general
         self._bytes_max = bytes_max
         self._max_wait_ms = asked.max_wait_ms
+        self._began_ms = node.clock.monotonic_ms()
         self._is_cold = False
         """Whether the last look met something that is not in memory."""
 
@@ -190,7 +192,17 @@ class _OrdinaryFetch(WaitingFetch):
             self._is_cold = is_cold
             return self._leave(is_last_look=False)
         discard(found)
-        looked = [Looked(each.wanted, each.replica, each.replica.leader, each.replica.leader_epoch) for each in found]
+        looked = [
+            Looked(
+                each.wanted,
+                each.replica,
+                each.replica.leader,
+                each.replica.leader_epoch,
+                limit_of(each.replica, self._committed_only),
+                each.size,
+            )
+            for each in found
+        ]
         self.wait_for(looked, self._max_wait_ms)
         return self.answer.result() if self.answer.done else self.answer
 
@@ -200,21 +212,32 @@ class _OrdinaryFetch(WaitingFetch):
         if found is not None:
             self.answer.complete(self._finish(found))
             return True
+        self._leave_while_waiting(is_last_look=True)
+        return True
+
+    def read_cold(self) -> None:
+        self._is_cold = True
+        self._leave_while_waiting(is_last_look=False)
+
+    def _leave_while_waiting(self, *, is_last_look: bool) -> None:
+        """As `_leave`, of a fetch whose answer is waited for already."""
         try:
-            answer = self._leave(is_last_look=True)
+            answer = self._leave(is_last_look=is_last_look)
         except CloseConnection as reason:
             self.answer.fail(reason)
-            return True
+            return
         if isinstance(answer, Deferred):
             answer.forward_to(self.answer)
         else:
             self.answer.complete(answer)
-        return True
 
     def _leave(self, *, is_last_look: bool) -> Answer | Deferred[Answer]:
         """Leaves the partitions to `fetch.py`. CloseConnection."""
         assert self._context.resume is not None
-        handle = partial(self._general, self._plan, is_last_look=is_last_look, is_cold=self._is_cold)
+        waited_ms = self._node.clock.monotonic_ms() - self._began_ms
+        handle = partial(
+            self._general, self._plan, is_last_look=is_last_look, is_cold=self._is_cold, waited_ms=waited_ms
+        )
         return self._context.resume(self._context, self._body, handle)  # type: ignore[no-any-return]
 
     def _look(self) -> list[Found] | None:

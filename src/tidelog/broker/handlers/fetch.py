@@ -101,10 +101,11 @@ def _fetch(
     *,
     is_last_look: bool = False,
     is_cold: bool = False,
+    waited_ms: int = 0,
 ) -> messages.FetchResponse | Deferred[messages.FetchResponse]:
     """A consumer's fetch; it is answered with what there is now if `is_last_look`. `is_cold`: something that is to be
-    read is known not to be in memory."""
-    fetch = _Fetch(node, context, request, plan)
+    read is known not to be in memory; then it may have waited for more before."""
+    fetch = _Fetch(node, context, request, plan, waited_ms)
     if is_last_look:
         fetch.complete_with_read(is_cold=is_cold)
     else:
@@ -139,7 +140,14 @@ class _Fetch(WaitingFetch):
         "_request",
     )
 
-    def __init__(self, node: Node, context: RequestContext, request: messages.FetchRequest, plan: FetchContext) -> None:
+    def __init__(
+        self,
+        node: Node,
+        context: RequestContext,
+        request: messages.FetchRequest,
+        plan: FetchContext,
+        waited_ms: int,
+    ) -> None:
         bytes_max = min(request.max_bytes, node.config.fetch_max_bytes)
         if context.quota is not None:
             bytes_max = int(min(bytes_max, context.quota.fetch_bytes_max))
@@ -150,7 +158,7 @@ class _Fetch(WaitingFetch):
         self._request = request
         self._plan = plan
         self._reader = PartitionReader(node, context, request.rack_id, committed_only=self._committed_only)
-        self._deadline_ms = node.clock.monotonic_ms() + max(request.max_wait_ms, 0)
+        self._deadline_ms = node.clock.monotonic_ms() + max(request.max_wait_ms - waited_ms, 0)
         self._is_inspection = request.replica_id == INSPECTOR
         self._is_last_look = False
         """Whether what is read now is the answer, however little it is."""
@@ -170,7 +178,9 @@ class _Fetch(WaitingFetch):
         discard(readings)
         self.wait_for(
             [
-                Looked(reading.wanted, reading.replica, reading.leader, reading.leader_epoch)
+                Looked(
+                    reading.wanted, reading.replica, reading.leader, reading.leader_epoch, reading.limit, reading.size
+                )
                 for reading in readings
                 if reading.replica is not None
             ],
@@ -185,6 +195,9 @@ class _Fetch(WaitingFetch):
         if readings is not None:
             self._complete(readings)
         return True
+
+    def read_cold(self) -> None:
+        self._read(is_cold=True)
 
     def _read(self, *, is_cold: bool = False) -> list[Reading] | None:
         """Reads every partition; None when that goes on in a thread, which completes the request."""
