@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 from tests.unit.broker.harness import Broker, ManualClock, ManualShell, deletion_of
+from tests.unit.broker.test_cleaning import COMPACTED, SMALL, T0, U0, is_clean, last_are_there, put
 from tests.unit.broker.test_directory_moves import alter
 
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.disk_scheduler import FOLDERS_WAIT_MS
+from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.broker.shell import InDirectories
 from tidelog.model.errors import ErrorCode
 from tidelog.protocol.apis import ApiKey
+from tidelog.storage.tasks import run_now
 
 NOT_YET = ErrorCode.REPLICA_NOT_AVAILABLE
 
@@ -25,15 +28,24 @@ class HangingShell(ManualShell):
     def __init__(self) -> None:
         super().__init__(ManualClock())
         self.hung: set[str] = set()
+        self._left: dict[str, int] = {}
         self._waiting: list[tuple[frozenset[str], Callable[[], Any], Deferred[Any]]] = []
 
     def in_pool(self, work: Callable[[], Any]) -> Deferred[Any]:
         directories = work.directories if isinstance(work, InDirectories) else frozenset()
+        for directory in directories & self._left.keys():
+            self._left[directory] -= 1
+            if self._left[directory] < 0:
+                self.hung.add(directory)
         if not self.hung & directories:
             return super().in_pool(work)
         outcome: Deferred[Any] = Deferred()
         self._waiting.append((directories, work, outcome))
         return outcome
+
+    def count_down(self, directory: str, works: int) -> None:
+        """The directory hangs after so many works in it."""
+        self._left[directory] = works
 
     @property
     def waiting(self) -> int:
@@ -43,6 +55,7 @@ class HangingShell(ManualShell):
     def answer(self) -> None:
         """All directories work again."""
         self.hung.clear()
+        self._left.clear()
         waiting, self._waiting = self._waiting, []
         for _, work, outcome in waiting:
             super().in_pool(work).forward_to(outcome)
@@ -185,3 +198,66 @@ def test_a_move_elsewhere_goes_on(three: PatientBroker, tmp_path: Path, hangs_at
     owners = [three.replica("t", index).log.owner.path for index in range(3)]
     assert owners == [f"{tmp_path}/{name}" for name in "bca"]
     assert [three.replica("t", index).log.log_end_offset for index in range(3)] == [30, 30, 30]
+
+
+@pytest.mark.parametrize("lag_ms", [0, 1])
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 5, 20])
+def test_logs_elsewhere_are_cleaned(tmp_path: Path, lag_ms: int, steps: int) -> None:
+    """Whatever the cleaner waits for in the hung directory; there it goes on when the directory answers."""
+    broker = PatientBroker(f"{tmp_path}/a,{tmp_path}/b", shell=HangingShell())
+    try:
+        for topic in ("t", "u"):
+            broker.lead(topic)
+        settings = COMPACTED | {"min.compaction.lag.ms": str(lag_ms)}
+        for topic_partition in (T0, U0):
+            broker.logs.set_config(topic_partition, log_config(broker.config, settings))
+        broker.logs.cleaner.settings_changed(SMALL)
+        put(broker, "t", 60)
+        put(broker, "u", 40)
+        logs = [broker.replica(topic).log for topic in ("t", "u")]
+        hung = logs[0].owner.path
+        assert hung != logs[1].owner.path
+        broker.node.cleaning.start()
+        broker.shell.count_down(hung, steps)
+        broker.shell.advance(300_000)
+        assert is_clean(logs[1])
+        assert broker.shell.waiting
+        assert not is_clean(logs[0])
+        broker.shell.answer()
+        broker.shell.advance(300_000)
+        for log in logs:
+            assert is_clean(log)
+            assert last_are_there(log)
+    finally:
+        broker.shell.answer()
+        broker.close()
+
+
+def test_a_checkpoint_that_hangs_keeps_no_log_elsewhere_from_being_cleaned(tmp_path: Path) -> None:
+    """The cleaner waits for one that another task writes, for a while."""
+    broker = PatientBroker(f"{tmp_path}/a,{tmp_path}/b", shell=HangingShell())
+    try:
+        for topic in ("t", "u"):
+            broker.lead(topic)
+        for topic_partition in (T0, U0):
+            broker.logs.set_config(topic_partition, log_config(broker.config, COMPACTED))
+        broker.logs.cleaner.settings_changed(SMALL)
+        put(broker, "t", 60)
+        put(broker, "u", 40)
+        logs = [broker.replica(topic).log for topic in ("t", "u")]
+        for log in logs:
+            task = log.flush_task()
+            assert task is not None
+            run_now(task)
+        broker.shell.hung.add(logs[0].owner.path)
+        for task in broker.logs.maintenance.checkpoint_tasks():
+            broker.node.disk_scheduler.run(task)
+        broker.node.cleaning.start()
+        broker.shell.advance(300_000)
+        assert [is_clean(log) for log in logs] == [False, True]
+        broker.shell.answer()
+        broker.shell.advance(300_000)
+        assert [is_clean(log) for log in logs] == [True, True]
+    finally:
+        broker.shell.answer()
+        broker.close()

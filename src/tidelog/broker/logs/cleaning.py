@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.logs.settings import cleaner_settings
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from tidelog.storage.log_manager import LogManager
     from tidelog.storage.tasks import DiskTask
 
+logger: Final = logging.getLogger(__name__)
 
+HUNG_MS: Final = 30_000
+"""After which a task counts as one whose log directory hangs; the logs in the others are cleaned meanwhile."""
 UNCONFIRMED_MS: Final = 1_000
 """Pause before the store is asked again to confirm the settings; the task that has run waits meanwhile."""
 
@@ -38,6 +42,10 @@ class LogCleanerRunner:
         """Second half of a task that has run: called once the settings, by which records go, are confirmed."""
         self._timer: Timer | None = None
         self._is_busy = False
+        self._running: DiskTask | None = None
+        """What an I/O thread is at, unless it was set aside."""
+        self._watch: Timer | None = None
+        """Set while it may come to be."""
         self._is_stopped = False
         self._cleanings = 0
         """Cleanings that were finished when the checkpoint was last asked for."""
@@ -49,6 +57,8 @@ class LogCleanerRunner:
     def stop(self) -> None:
         """Begins nothing more; what a cleaning has written and not put in place goes."""
         self._is_stopped = True
+        if self._watch is not None:
+            self._watch.cancel()
         self._logs.cleaner.stop()
         self._cancel()
         self._finish_task()
@@ -72,11 +82,23 @@ class LogCleanerRunner:
         task = cleaner.next_task()
         if task is not None:
             self._is_busy = True
+            self._running = task
+            if task.log_dir is not None:
+                self._watch = shell.after(HUNG_MS, self._set_aside)
             shell.in_pool(blocking_half(task)).on_complete(lambda ran: self._ran(task, ran))
             return
         due_ms = cleaner.next_due_ms
         if due_ms is not None:
             self._timer = shell.after(max(due_ms - self._clock.monotonic_ms(), 1), self._go_on)
+
+    def _set_aside(self) -> None:
+        """The task under way does not end."""
+        self._watch = None
+        if self._running is not None and not self._is_stopped and self._logs.cleaner.set_aside():
+            logger.warning("cleaner_does_not_wait: task=%r log_dir=%s", self._running, self._running.log_dir)
+            self._running = None
+            self._is_busy = False
+            self._go_on()
 
     def _ran(self, task: DiskTask, ran: Deferred[None]) -> None:
         try:
@@ -85,6 +107,14 @@ class LogCleanerRunner:
         except Exception as caught:
             log_unexpected(task, caught)
             error = as_os_error(caught)
+        if self._running is not task:
+            # It was set aside: it puts nothing in place any more.
+            task.finish(error)
+            return
+        self._running = None
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
         self._finish = functools.partial(task.finish, error)
         self._finish_if_current()
 

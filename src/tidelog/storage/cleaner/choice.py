@@ -130,11 +130,13 @@ def _compaction_delay_ms(log: Log, first_dirty: int, now_ms: int) -> int:
     return max(now_ms - lag_ms - min(timestamps), 0) if timestamps else 0
 
 
+def goes_by_time(log: Log) -> bool:
+    """Whether `cleanable_offsets` and `log_to_clean` ask closed segments for their timestamps."""
+    return log.config.min_compaction_lag_ms > 0 or log.config.max_compaction_lag_ms != LONG_MAX
+
+
 def warm(log: Log, last_cleaned: int | None) -> None:
-    """Reads what `cleanable_offsets` and `log_to_clean` will ask of closed segments, in any thread."""
-    config = log.config
-    if config.min_compaction_lag_ms <= 0 and config.max_compaction_lag_ms == LONG_MAX:
-        return
+    """Reads the timestamps of closed segments for a log that `goes_by_time`, in any thread."""
     segments = log.segments
     for segment in segments[:-1]:
         if segment.mark or (last_cleaned is not None and segment.base_offset < last_cleaned):

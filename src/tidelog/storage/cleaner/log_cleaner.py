@@ -4,8 +4,11 @@
             |  none                                 too fast: wait         |  failed
             +--> rest for log.cleaner.backoff.ms <-------------------------+
 
-These are `DiskTask`s; the broker asks for the `next_task`, one at a time. A log whose files cannot be cleaned is
-left alone for an hour, and its reason told once; an I/O error takes its directory offline, as any other does.
+These are `DiskTask`s; the broker asks for the `next_task`, one at a time. Each waits for one log directory at most: a
+task that does not end is `set_aside`, and its directory's logs are left out until it has ended.
+
+A log whose files cannot be cleaned is left alone for an hour, and its reason told once; an I/O error takes its
+directory offline, as any other does.
 Where there is no room, no descriptor or no memory for a cleaning, nothing is broken: it comes back to it later.
 
 The flush, and a checkpoint of the recovery point, come first because a cleaning must not rest on what a power cut may
@@ -21,7 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import Offset
-from tidelog.storage.cleaner.choice import cleanable_offsets, filthiest, log_to_clean, warm
+from tidelog.storage.cleaner.choice import cleanable_offsets, filthiest, goes_by_time, log_to_clean, warm
 from tidelog.storage.cleaner.errors import Uncleanable
 from tidelog.storage.cleaner.report import CleanerReport
 from tidelog.storage.cleaner.settings import CleanerSettings
@@ -46,6 +49,9 @@ logger = logging.getLogger(__name__)
 _SEED_SIZE: Final = 16
 _WAIT_MS: Final = 50
 """Until the next look, while another task flushes the log, or writes the checkpoints."""
+BUSY_MS_MAX: Final = 30_000
+"""For how long the cleaner waits for others that write checkpoints in a directory, which then counts as one that hangs;
+it looks there again after as long."""
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _POSTPONED_MS: Final = 300_000
 """Retention may make room meanwhile; more attempts would be work for nothing."""
@@ -64,6 +70,8 @@ class _Found(NamedTuple):
     (`Durability.recovery_point`)."""
     truncations: int
     """How often it had been cut by then."""
+    found_ms: int
+    """When it was found, monotonic."""
 
 
 class _LeftAlone(NamedTuple):
@@ -73,6 +81,13 @@ class _LeftAlone(NamedTuple):
     reason: str
     until_ms: int
     """Monotonic time of the next attempt."""
+
+
+class _Step(NamedTuple):
+    """A task, and what is done instead of its `finish` once it has been set aside."""
+
+    task: DiskTask
+    end_late: Callable[[OSError | None], None]
 
 
 class LogCleaner:
@@ -115,15 +130,23 @@ class LogCleaner:
         self._cleaning: Cleaning | None = None
         self._cleaning_began_ms = 0
         self._is_stopped = False
-        self._is_busy = False
-        """Whether a task is under way."""
+        self._step: _Step | None = None
+        """What is under way."""
+        self._hung: set[str] = set()
+        """Log directories with a task that was set aside and has not ended."""
+        self._busy_until: dict[str, int] = {}
+        """[log directory] -> monotonic time until which its logs are left out, as others did not come to an end."""
+        self._candidates_now: list[tuple[Log, Offset | None]] = []
+        """The logs of the look that is under way, with how far they are cleaned."""
+        self._unread: list[str] = []
+        """Log directories in which that look has still to read."""
         self._next_ms = clock.monotonic_ms() + settings.backoff_ms
         """Monotonic time of the next look for a log, or of the next slice."""
 
     @property
     def next_due_ms(self) -> int | None:
         """Monotonic time at which `next_task` has something; None while a task is under way, or nothing ever is."""
-        if self._is_busy or self._is_stopped:
+        if self._step is not None or self._is_stopped:
             return None
         if self._cleaning is None and self._found is None and not self.settings.enabled:
             return None
@@ -146,17 +169,42 @@ class LogCleaner:
         due_ms = self.next_due_ms
         if due_ms is None or self._clock.monotonic_ms() < due_ms:
             return None
-        task = self._flush() if self._found is not None else None
-        if self._found is None:
-            task = self._look() if self._cleaning is None else self._slice(self._cleaning)
-        self._is_busy = task is not None
-        return task
+        step = self._flush() if self._found is not None else None
+        if self._found is None and step is None:
+            step = self._look() if self._cleaning is None else self._slice(self._cleaning)
+        if step is None:
+            return None
+        self._step = begun = step
+
+        def finish(error: OSError | None) -> None:
+            if self._step is begun:
+                self._step = None
+                begun.task.finish(error)
+            else:
+                self._hung.discard(begun.task.log_dir or "")
+                begun.end_late(error)
+
+        return SimpleTask(str(begun.task), begun.task.run, finish, begun.task.log_dir)
+
+    def set_aside(self) -> bool:
+        """The task under way does not end, for its directory hangs: goes on with the logs in other directories. False
+        where there is none, or one that waits for no directory.
+
+        It is still to be finished, once it ends: then the directory's logs are looked at again.
+        """
+        directory = None if self._step is None else self._step.task.log_dir
+        if directory is None:
+            return False
+        self._step = self._found = self._cleaning = None
+        self._hung.add(directory)
+        self._next_ms = self._clock.monotonic_ms()
+        return True
 
     def stop(self) -> None:
         """Begins nothing more, and gives up what is under way; a slice that runs just now when it is finished."""
         self._is_stopped = True
         self._found = None
-        if self._cleaning is not None and not self._is_busy:
+        if self._cleaning is not None and self._step is None:
             self._give_up(self._cleaning)
 
     def run_due(self) -> int:
@@ -170,7 +218,7 @@ class LogCleaner:
             except OSError as caught:
                 error = caught
             task.finish(error)
-            if self._cleaning is not None or self._found is not None:
+            if self._cleaning is not None or self._found is not None or self._unread:
                 self._next_ms = self._clock.monotonic_ms()
         return self.cleanings - before
 
@@ -206,33 +254,48 @@ class LogCleaner:
             or log.producers.is_behind
             or log.truncation_is_pending
             or self._is_moving(log.topic_partition)
+            or log.owner.path in self._hung
+            or self._busy_until.get(log.owner.path, 0) > self._clock.monotonic_ms()
         )
 
-    def _look(self) -> DiskTask:
-        logs = [(log, log.cleaned_offset) for log in self._candidates()]
+    def _look(self) -> _Step:
+        """Reads what is to be known of the logs, one directory after the other; then chooses one."""
+        if not self._unread:
+            self._candidates_now = [(log, log.cleaned_offset) for log in self._candidates()]
+            by_time = [log.owner.path for log, _ in self._candidates_now if goes_by_time(log)]
+            self._unread = list(dict.fromkeys(by_time))
+        directory = self._unread.pop(0) if self._unread else None
+        read = [(log, cleaned) for log, cleaned in self._candidates_now if log.owner.path == directory]
 
         def run() -> None:
-            for log, cleaned in logs:
+            for log, cleaned in read:
                 try:
-                    warm(log, cleaned)
+                    if goes_by_time(log):
+                        warm(log, cleaned)
                 except (OSError, KafkaError, CorruptFile) as error:
                     # It shows again, and is dealt with, in the owner's thread.
                     logger.debug("cleaner_look_failed: log=%s error=%s", log.topic_partition, error)
 
         def finish(_: OSError | None) -> None:
-            self._is_busy = False
-            now_ms = self._clock.wall_ms()
-            judged = [each for log, _ in logs if (each := self._judge(log, now_ms)) is not None]
-            self.report.looked(judged, self._clock.monotonic_ms())
-            found = filthiest(judged)
-            if found is None or not self.settings.enabled:
-                self._next_ms = self._clock.monotonic_ms() + self.settings.backoff_ms
-                return
-            log = found.log
-            end = log.log_end_offset
-            self._found = _Found(found, end, max(log.active.base_offset, end - 1), log.durability.truncations)
+            if not self._unread:
+                self._choose()
 
-        return SimpleTask("look for a log to clean", run, finish)
+        return _Step(SimpleTask("look for a log to clean", run, finish, directory), lambda _: None)
+
+    def _choose(self) -> None:
+        """All that the look was to read is known, but for what hangs."""
+        now_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
+        logs, self._candidates_now = self._candidates_now, []
+        judged = [each for log, _ in logs if (each := self._judge(log, now_ms)) is not None]
+        self.report.looked(judged, monotonic_ms)
+        found = filthiest(judged)
+        if found is None or not self.settings.enabled:
+            self._next_ms = monotonic_ms + self.settings.backoff_ms
+            return
+        log = found.log
+        end = log.log_end_offset
+        point = max(log.active.base_offset, end - 1)
+        self._found = _Found(found, end, point, log.durability.truncations, monotonic_ms)
 
     def _judge(self, log: Log, now_ms: int) -> LogToClean | None:
         if self._is_kept_from(log):
@@ -248,12 +311,12 @@ class LogCleaner:
 
     # Cleaning it.
 
-    def _flush(self) -> DiskTask | None:
+    def _flush(self) -> _Step | None:
         """What makes the log durable that was found, and known as one that is cleaned; None when nothing is left to do,
         or others are at it."""
         assert self._found is not None
-        to_clean, end, point, truncations = self._found
-        log = to_clean.log
+        to_clean, end, point, truncations, found_ms = self._found
+        log, now_ms = to_clean.log, self._clock.monotonic_ms()
         if self._is_kept_from(log) or log.durability.truncations != truncations:
             self._found = None
             return None
@@ -273,12 +336,16 @@ class LogCleaner:
             from tidelog.storage.cleaner.cleaning import Cleaning
 
             self._cleaning = Cleaning(to_clean, self.settings, seed=seed, now_ms=self._clock.wall_ms())
-            self._cleaning_began_ms = self._clock.monotonic_ms()
+            self._cleaning_began_ms = now_ms
             return self._slice(self._cleaning)
-        if task is None:
-            self._next_ms = self._clock.monotonic_ms() + _WAIT_MS
-            return None
-        return self._watched(task)
+        if task is not None:
+            return _Step(task, task.finish)
+        self._next_ms = now_ms + _WAIT_MS
+        if now_ms - found_ms >= BUSY_MS_MAX:
+            logger.warning("cleaner_waits_no_longer: log=%s", log.topic_partition)
+            self._busy_until[log.owner.path] = now_ms + BUSY_MS_MAX
+            self._found = None
+        return None
 
     def _is_written_down(self, log: Log, point: int) -> bool:
         """Whether the checkpoints have a recovery point that high, and the log as one that is cleaned."""
@@ -293,16 +360,7 @@ class LogCleaner:
             logger.debug("cleaner_flush_refused: log=%s reason=%s", log.topic_partition, refused)
             return None
 
-    def _watched(self, task: DiskTask) -> DiskTask:
-        """The task, after which the next one may be asked for."""
-
-        def finish(error: OSError | None) -> None:
-            self._is_busy = False
-            task.finish(error)
-
-        return SimpleTask(f"before a cleaning: {task}", task.run, finish, task.log_dir)
-
-    def _slice(self, cleaning: Cleaning) -> DiskTask:
+    def _slice(self, cleaning: Cleaning) -> _Step:
         rate = self.settings.io_bytes_per_second_max
         began_ms = self._clock.monotonic_ms()
         bytes_max = max(min(self.settings.slice_bytes, int(min(rate, 1e12) * 0.3)), 1)
@@ -318,11 +376,16 @@ class LogCleaner:
                 failed.append(error)
 
         def finish(_: OSError | None) -> None:
-            self._is_busy = False
             self._next_ms = began_ms + int(done * 1000 / rate) if rate > 0 else began_ms + 1000
             self._finish_slice(cleaning, failed[0] if failed else None)
 
-        return SimpleTask(f"clean {cleaning.log.topic_partition}", run, finish, cleaning.log.owner.path)
+        def end_late(_: OSError | None) -> None:
+            if failed and isinstance(failed[0], OSError):
+                self._disk_failed(cleaning, failed[0])
+            self._remove_written(cleaning)
+
+        task = SimpleTask(f"clean {cleaning.log.topic_partition}", run, finish, cleaning.log.owner.path)
+        return _Step(task, end_late)
 
     def _finish_slice(self, cleaning: Cleaning, failed: Exception | None) -> None:
         log = cleaning.log
@@ -362,6 +425,9 @@ class LogCleaner:
     def _give_up(self, cleaning: Cleaning) -> None:
         self._cleaning = None
         self._next_ms = self._clock.monotonic_ms() + self.settings.backoff_ms
+        self._remove_written(cleaning)
+
+    def _remove_written(self, cleaning: Cleaning) -> None:
         try:
             cleaning.give_up()
         except OSError as error:
