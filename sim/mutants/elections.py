@@ -52,8 +52,8 @@ ELECTION_MUTANTS: Final = (
     ),
     Mutant(
         "boot-forgotten",
-        "storage.log_directory",
-        "bool(self.logs) and not self.was_clean and not self.is_same_boot()\n",
+        "storage.last_stop",
+        "has_logs and not self.was_clean and not self.is_same_boot()\n",
         "False\n",
         "a broker does not notice that its machine was off, and takes its log for whole",
     ),

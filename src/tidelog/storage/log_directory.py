@@ -2,9 +2,8 @@
 
     .lock                                    held while a broker uses the directory
     meta.properties                          cluster, broker and directory id
-    .kafka_cleanshutdown                     there after a clean stop only: nothing needs recovery
-    boot-id                                  the boot of the machine since which the logs here are known to be complete
-    disk-failed                              the boot in which the directory went offline: until the next start
+    .kafka_cleanshutdown, segment-sizes, boot-id, disk-failed
+                                             how its last owner stopped: `last_stop`
     recovery-point-offset-checkpoint, replication-offset-checkpoint, log-start-offset-checkpoint,
     cleaner-offset-checkpoint
     <topic>-<partition>/                     the logs
@@ -12,9 +11,6 @@
 The first operation that fails because the disk is broken (`disk_errors`) takes the directory offline for good: what its
 files hold is then unknown, and only a restart, with its recovery, may trust it again. One that fails for a lack of
 descriptors or memory fails alone: what was to be done for the whole directory is then done a moment later.
-
-After a failed fsync the kernel may show bytes that it will never write, and the next fsync would succeed without them.
-So a start finds `disk-failed` and writes again what was not known to be durable, unless the machine was booted anew.
 """
 
 from __future__ import annotations
@@ -29,25 +25,17 @@ from tidelog.model.identifiers import TopicPartition, format_topic_id
 from tidelog.model.topics import CLUSTER_METADATA_TOPIC
 from tidelog.ports.disk import make_durable_directories, replace_file, sync_file
 from tidelog.storage.checkpoints import (
-    CleanShutdown,
     MetaProperties,
-    decode_clean_shutdown,
     decode_meta_properties,
     decode_offsets,
-    decode_segment_sizes,
-    encode_clean_shutdown,
     encode_meta_properties,
     encode_offsets,
-    encode_segment_sizes,
 )
 from tidelog.storage.disk_errors import advice, fails_alone
 from tidelog.storage.errors import CorruptFile, DirectoryOffline, LogDirectoryLocked, RefusedForNow, WrongLogDirectory
 from tidelog.storage.file_names import (
-    BOOT_ID,
-    CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
     DELETE_FOLDER,
-    DISK_FAILED,
     FUTURE_FOLDER,
     LOCK,
     LOG_START_CHECKPOINT,
@@ -55,10 +43,10 @@ from tidelog.storage.file_names import (
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_CHECKPOINT,
-    SEGMENT_SIZES,
     parse_marked_folder,
     parse_partition_folder,
 )
+from tidelog.storage.last_stop import LastStop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -93,16 +81,7 @@ class LogDirectory:
         self.is_released = False
         self.logs: dict[TopicPartition, Log] = {}
         self.properties: MetaProperties | None = None
-        self.was_clean = False
-        """Whether the last owner closed everything."""
-        self.may_lack_tails = False
-        """Whether the last owner did not, and the machine was booted anew since: what was not flushed may be gone from
-        the end of any log here."""
-        self.has_failed = False
-        """Whether it went offline in its last owner's time, and the machine has been up since: what is not known to be
-        durable is to be written again."""
-        self.sizes_at_stop: Mapping[TopicPartition, Mapping[int, int]] = {}
-        """Bytes of each segment at a clean stop, by base offset; nothing of a partition of which they are not known."""
+        self.last_stop = LastStop(disk, self._path)
         self.is_new = False
         """Whether it had no owner before. `meta.properties` is not written before that was told (`keep_properties`)."""
         self.missing: dict[TopicPartition, int] = {}
@@ -176,26 +155,14 @@ class LogDirectory:
             return
         self._failure = f"{what}: {error}"
         logger.error("log_directory_offline: path=%s while=%r error=%s", self._path, what, error)
-        self._note_failure()
+        if self._lock is not None:
+            self.last_stop.note_failure()
         for log in list(self.logs.values()):
             log.release_files()
         # Replaced, not emptied: the logs' owner may be going through one just now.
         self.flush_requests, self.flush_retries, self.truncations, self.changes = {}, {}, {}, {}
         self.pending_deletions = []
         self._on_failure(self)
-
-    def _note_failure(self) -> None:
-        """Leaves a mark for the next start; it need not be durable, since a boot makes it void."""
-        if self._lock is None:
-            return
-        try:
-            file = self._disk.open(f"{self._path}/{DISK_FAILED}", create=True)
-            try:
-                file.pwrite(f"{self._disk.boot_id() or ''}\n".encode(), 0)
-            finally:
-                file.close()
-        except OSError as error:
-            logger.warning("failure_not_noted: path=%s error=%s", self._path, error)
 
     def task_failed(self, error: OSError, what: str) -> bool:
         """Work for the whole directory has failed: takes it offline, or gives true: the work is to be done again."""
@@ -286,67 +253,7 @@ class LogDirectory:
                 " names it twice: stop that process, or give this broker a directory of its own"
             ) from error
         self._check_properties(broker_id, cluster_id, directory_id)
-        self.has_failed = self._is_marked_failed()
-        clean = f"{path}/{CLEAN_SHUTDOWN}"
-        if disk.exists(clean):
-            self.was_clean = True
-            self.sizes_at_stop = self._read_sizes(decode_clean_shutdown(disk.read(clean)))
-            # Gone before anything is written: a crash from here on needs recovery.
-            disk.unlink(clean)
-            disk.fsync_directory(path)
-
-    def _is_marked_failed(self) -> bool:
-        """Whether a failure was noted on this boot; also where either boot is not known."""
-        try:
-            noted = self._disk.read(f"{self._path}/{DISK_FAILED}").decode("ascii", "replace").strip()
-        except FileNotFoundError:
-            return False
-        boot_id = self._disk.boot_id()
-        return not noted or boot_id is None or noted == boot_id
-
-    def failure_heeded(self) -> None:
-        """What had to be written again was. Blocks. OSError."""
-        with suppress(FileNotFoundError):
-            self._disk.unlink(f"{self._path}/{DISK_FAILED}")
-
-    def logs_loaded(self) -> None:
-        """Finds out whether they may lack their tails. Blocks. OSError."""
-        self.may_lack_tails = bool(self.logs) and not self.was_clean and not self.is_same_boot()
-        if not self.may_lack_tails:
-            try:
-                self.keep_boot_id()
-            except OSError as error:
-                # A full disk, for one. After a crash the logs are then taken for ones that may lack their tails.
-                logger.warning("boot_id_not_written: path=%s error=%s", self._path, error)
-
-    def is_same_boot(self) -> bool:
-        """Whether the machine has been up since the logs were known to be complete; false where that is not known."""
-        try:
-            known = self._disk.read(f"{self._path}/{BOOT_ID}").decode("ascii", "replace").strip()
-        except FileNotFoundError:
-            return False  # An earlier version was the last to run here.
-        return bool(known) and known == self._disk.boot_id()
-
-    def keep_boot_id(self) -> None:
-        """Notes that the logs are complete as of this boot: none was missing anything at the start, or elections have
-        taken account of what may be. Blocks. OSError.
-        """
-        boot_id = self._disk.boot_id()
-        if boot_id is not None and not self.is_same_boot():
-            replace_file(self._disk, f"{self._path}/{BOOT_ID}", f"{boot_id}\n".encode())
-        self.may_lack_tails = False
-
-    def _read_sizes(self, stop: CleanShutdown) -> dict[TopicPartition, dict[int, int]]:
-        """What segments had at the stop; nothing where it is not known: another version was the last to stop."""
-        path = f"{self._path}/{SEGMENT_SIZES}"
-        try:
-            broker_epoch, sizes = decode_segment_sizes(self._disk.read(path))
-        except FileNotFoundError:
-            return {}
-        except CorruptFile as error:
-            logger.warning("segment_sizes_ignored: path=%s reason=%s", path, error)
-            return {}
-        return sizes if broker_epoch == stop.broker_epoch else {}
+        self.last_stop.read()
 
     def _check_properties(self, broker_id: int, cluster_id: str | None, directory_id: Callable[[], TopicId]) -> None:
         file = f"{self._path}/{META_PROPERTIES}"
@@ -577,24 +484,18 @@ class LogDirectory:
                     if is_changed is not None:
                         log.synced()
                 self.write_checkpoints(self.checkpoint_writes())
-                # Logs that may lack their tails are to say so again at the next start: after a clean stop it would take
-                # them for complete.
-                if not self._is_damaged and not self.may_lack_tails:
-                    self._write_sizes(broker_epoch)
-                    shutdown = encode_clean_shutdown(CleanShutdown(broker_epoch))
-                    replace_file(self._disk, f"{self._path}/{CLEAN_SHUTDOWN}", shutdown)
+                if not self._is_damaged:
+                    self.last_stop.note_clean(broker_epoch, self._sizes())
         except OSError as error:
             self.failed(error, "closing the logs")
         finally:
             self.release()
 
-    def _write_sizes(self, broker_epoch: int) -> None:
-        if broker_epoch >= 0:
-            sizes = {
-                topic_partition: {segment.base_offset: segment.size for segment in log.segments}
-                for topic_partition, log in self.logs.items()
-            }
-            replace_file(self._disk, f"{self._path}/{SEGMENT_SIZES}", encode_segment_sizes(broker_epoch, sizes))
+    def _sizes(self) -> dict[TopicPartition, dict[int, int]]:
+        return {
+            topic_partition: {segment.base_offset: segment.size for segment in log.segments}
+            for topic_partition, log in self.logs.items()
+        }
 
     def _close_log(self, log: Log) -> bool | None:
         """`Log.close`; None for one that cannot be closed, since its files are damaged, say: it does not count as

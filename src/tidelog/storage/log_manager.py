@@ -175,7 +175,7 @@ class LogManager:
             recovering = [self._to_recover(directory, path, recovery_points.get(each, 0)) for each, path in found]
             progress.directory_begins(directory.path, recovering)
             to_recover = iter(recovering)
-            same_boot = directory.is_same_boot()
+            same_boot = directory.last_stop.is_same_boot()
 
             def load(topic_partition: TopicPartition, path: str) -> Log:
                 progress.log_begins(directory.path, next(to_recover))
@@ -186,10 +186,10 @@ class LogManager:
                         recovery_point=recovery_points.get(topic_partition, 0),
                         log_start_offset=start_offsets.get(topic_partition, 0),
                         cleaned_offset=cleaned.get(topic_partition),
-                        clean=directory.was_clean,
-                        sizes_at_stop=directory.sizes_at_stop.get(topic_partition, {}),
+                        clean=directory.last_stop.was_clean,
+                        sizes_at_stop=directory.last_stop.sizes.get(topic_partition, {}),
                         same_boot=same_boot,
-                        writes_again=directory.has_failed,
+                        writes_again=directory.last_stop.has_failed,
                     )
                     mark = high_watermarks.get(topic_partition, 0)
                     log.begin_at_high_watermark(min(max(mark, log.log_start_offset), log.log_end_offset))
@@ -208,10 +208,10 @@ class LogManager:
                     continue
                 compare_with_high_watermark(log, high_watermarks.get(topic_partition, 0))
                 self._add(log, directory)
-            directory.logs_loaded()
+            directory.last_stop.logs_loaded(has_logs=bool(directory.logs))
             for topic_partition, path in futures:
                 self.futures.loaded(load(topic_partition, path), directory)
-            directory.failure_heeded()
+            directory.last_stop.failure_heeded()
             for path in deleted:
                 self._delete_folder_later(directory, path, 0)
             if any(log.recovery_point < recovery_points.get(each, 0) for each, log in directory.logs.items()):
@@ -226,7 +226,7 @@ class LogManager:
 
     def _to_recover(self, directory: LogDirectory, path: str, recovery_point: int) -> int:
         """Bytes that loading the log will read through, as far as the progress is to tell them."""
-        if directory.was_clean or not self.progress.measures_bytes:
+        if directory.last_stop.was_clean or not self.progress.measures_bytes:
             return 0
         return bytes_to_recover(self._disk, path, recovery_point)
 
@@ -309,19 +309,19 @@ class LogManager:
     @property
     def stopped_uncleanly(self) -> bool:
         """Whether the last owner of the logs did not close them all."""
-        return any(directory.logs and not directory.was_clean for directory in self.directories)
+        return any(directory.logs and not directory.last_stop.was_clean for directory in self.directories)
 
     @property
     def may_lack_tails(self) -> bool:
         """Whether logs may lack what was not flushed: an unclean stop, and another boot of the machine since."""
-        return any(directory.may_lack_tails for directory in self.directories)
+        return any(directory.last_stop.may_lack_tails for directory in self.directories)
 
     def keep_boot_id(self) -> None:
         """Elections have taken account of what logs may lack. Blocks; a directory that fails meanwhile goes offline."""
         for directory in self.directories:
-            if directory.failure is None and directory.may_lack_tails:
+            if directory.failure is None and directory.last_stop.may_lack_tails:
                 try:
-                    directory.keep_boot_id()
+                    directory.last_stop.keep_boot_id()
                 except OSError as error:
                     directory.task_failed(error, "noting the boot")
 
