@@ -81,9 +81,9 @@ class DiskScheduler:
                 timer.cancel()
 
     @property
-    def is_flushing(self) -> bool:
-        """Whether a flush is under way that producers may wait for."""
-        return bool(self._flushing)
+    def flushing(self) -> frozenset[str]:
+        """Paths of the log directories in which a flush is under way that producers may wait for."""
+        return frozenset(path for path in self._flushing if path is not None)
 
     def run(self, task: DiskTask) -> Deferred[None]:
         """Runs a task on an I/O thread and finishes it here; completes in any case, `finish` sees to errors.

@@ -25,7 +25,7 @@ from tidelog.storage.tasks import SimpleTask
 from tidelog.storage.transaction_scan import compare_transactions, mend_transaction_index, transaction_scan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from tidelog.model.identifiers import TopicPartition
     from tidelog.ports.clock import Clock
@@ -174,23 +174,27 @@ class Scrub:
                 logger.warning("scrub_checkpoint_ignored: path=%s reason=%s", path, error)
         self._checkpoint_due_ms = self._clock.monotonic_ms() + CHECKPOINT_MS
 
-    def next_task(self, interval_ms: int) -> DiskTask | None:
+    def next_task(self, interval_ms: int, *, but: Collection[str] = ()) -> DiskTask | None:
         """The next slice of a pass; None while none is due. A pass begins `interval_ms` after the last one began.
 
-        `run` must be over before the next task is asked for.
+        Not in the log directories `but`, by their paths: a task must be finished before the next one is asked for in
+        its directory.
         """
         for _ in self.directories:
             self._turn = (self._turn + 1) % len(self.directories)
             scrub = self.directories[self._turn]
-            if scrub.directory.failure is None:
+            if scrub.directory.failure is None and scrub.directory.path not in but:
                 task = self._task(scrub, interval_ms)
                 if task is not None:
                     return task
         return None
 
-    def due_ms(self, interval_ms: int) -> int:
-        """Wall time at which the next pass begins, where none is under way; directories that are offline have none."""
-        online = [each for each in self.directories if each.directory.failure is None]
+    def due_ms(self, interval_ms: int, *, but: Collection[str] = ()) -> int:
+        """Wall time at which the next pass begins, where none is under way; not in directories that are offline, nor in
+        `but`."""
+        online = [
+            each for each in self.directories if each.directory.failure is None and each.directory.path not in but
+        ]
         return min(
             ((each.last_began_ms or 0) + interval_ms for each in online), default=self._clock.wall_ms() + interval_ms
         )
@@ -218,7 +222,10 @@ class Scrub:
                 # Where it only fails alone the next one is written in its time; a crash repeats a little more.
                 scrub.directory.task_failed(error, "writing the scrub's checkpoint")
 
-        return SimpleTask("checkpoint of the scrub", lambda: replace_file(self._disk, path, content), finish)
+        def write() -> None:
+            replace_file(self._disk, path, content)
+
+        return SimpleTask("checkpoint of the scrub", write, finish, scrub.directory.path)
 
     def _slice_task(self, scrub: DirectoryScrub, log: Log, segment: Segment) -> DiskTask:
         check = log.segment_check(segment)

@@ -31,7 +31,7 @@ def test_a_request_that_fails_at_a_flush_stops_no_other_flush(
     broker.produce("t", [b"first"])
     broker.shell.run_turns()
     assert "a fault" in caplog.text
-    assert not broker.node.disk_scheduler.is_flushing
+    assert not broker.node.disk_scheduler.flushing
     broker.produce("t", [b"second"])
     broker.shell.run_turns()
     assert replica.log.flushed_offset == replica.high_watermark == 2

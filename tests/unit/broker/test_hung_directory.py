@@ -261,3 +261,32 @@ def test_a_checkpoint_that_hangs_keeps_no_log_elsewhere_from_being_cleaned(tmp_p
     finally:
         broker.shell.answer()
         broker.close()
+
+
+@pytest.mark.parametrize("hangs_at", ["a slice", "a flush", "its checkpoint"])
+def test_logs_elsewhere_are_scrubbed(tmp_path: Path, hangs_at: str) -> None:
+    """One slice at most waits for the hung directory; the scrub goes on there when the directory answers."""
+    broker = PatientBroker(f"{tmp_path}/a,{tmp_path}/b", {"log.initial.task.delay.ms": 0}, shell=HangingShell())
+    try:
+        broker.lead("t", 2)
+        for index in range(2):
+            broker.produce("t", [bytes(1_000)], partition=index)
+        logs = [broker.replica("t", index).log for index in range(2)]
+        hung = logs[0].owner.path
+        broker.node.scrubbing.start()
+        broker.shell.count_down(hung, 1 if hangs_at == "its checkpoint" else 0)
+        if hangs_at == "a flush":
+            logs[0].want_flush()
+            broker.node.disk_scheduler.wake()
+        broker.shell.advance(120_000)
+        passes = {each.directory.path: each.last_ended_ms for each in broker.node.scrubbing.directories}
+        assert passes[logs[1].owner.path] is not None
+        assert broker.shell.waiting == 1
+        if hangs_at != "its checkpoint":
+            assert passes[hung] is None
+        broker.shell.answer()
+        broker.shell.advance(120_000)
+        assert None not in [each.last_ended_ms for each in broker.node.scrubbing.directories]
+    finally:
+        broker.shell.answer()
+        broker.close()
