@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.broker.harness import Broker, ManualClock, ManualShell, deletion_of
+from tests.unit.broker.harness import Broker, ManualClock, ManualShell, deletion_of, topic_id_of
 from tests.unit.broker.test_cleaning import COMPACTED, SMALL, T0, U0, is_clean, last_are_there, put
 from tests.unit.broker.test_directory_moves import alter
 
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.disk_scheduler import FOLDERS_WAIT_MS
+from tidelog.broker.fetches.cold_reads import COLD_WAIT_MS
 from tidelog.broker.replicas.topic_settings import log_config
+from tidelog.broker.sharing.fetching import ShareFetch
+from tidelog.broker.sharing.partitions import LedSharePartition
 from tidelog.broker.shell import InDirectories
+from tidelog.coordinator.share_state.events import ShareKey
 from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import TopicId
+from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
+from tidelog.sharing.partition import SharePartition
+from tidelog.sharing.sessions import SharedPlace, ShareSession
+from tidelog.sharing.settings import ShareSettings
 from tidelog.storage.tasks import run_now
 
 NOT_YET = ErrorCode.REPLICA_NOT_AVAILABLE
@@ -290,3 +300,73 @@ def test_logs_elsewhere_are_scrubbed(tmp_path: Path, hangs_at: str) -> None:
     finally:
         broker.shell.answer()
         broker.close()
+
+
+class SharedPartitions:
+    """The share partitions of one group, as they are once they are loaded."""
+
+    def __init__(self, broker: Broker, partitions: int) -> None:
+        self.led = {}
+        for index in range(partitions):
+            replica = broker.replica("t", index)
+            key = ShareKey("g", replica.topic_id, index)
+            self.led[index] = LedSharePartition(broker.node, SimpleNamespace(), key, replica)  # type: ignore[arg-type]
+            self.led[index].machine = SharePartition(0)
+
+    def settings(self, _group: str) -> ShareSettings:
+        return ShareSettings()
+
+    def find(self, _group: str, _topic_id: bytes, replica: Any) -> LedSharePartition:
+        return self.led[replica.topic_partition.partition]
+
+
+def share_fetch(broker: Broker, partitions: SharedPartitions, member: str) -> ShareFetch:
+    """A ShareFetch of all partitions of t."""
+    topic_id = TopicId(topic_id_of("t"))
+    places = dict.fromkeys(SharedPlace(topic_id, index) for index in partitions.led)
+    session = ShareSession("g", member, 1, places=places)
+    context: Any = SimpleNamespace(quota=None, access=None)
+    request = messages.ShareFetchRequest(
+        max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, max_records=100, batch_size=100
+    )
+    fetch = ShareFetch(broker.node, partitions, context, session, request)  # type: ignore[arg-type]
+    fetch.begin()
+    return fetch
+
+
+def test_share_groups_read_elsewhere(broker: PatientBroker, tmp_path: Path) -> None:
+    """Records in another directory are delivered at once, by one fetch with those that wait, and by others after it;
+    those that wait are delivered when the directory answers."""
+    broker.lead("t", 2)
+    for index in range(2):
+        broker.produce("t", [b"1"], partition=index)
+    partitions = SharedPartitions(broker, 2)
+    broker.shell.hung.add(f"{tmp_path}/a")
+    fetch = share_fetch(broker, partitions, "first")
+    broker.shell.advance(COLD_WAIT_MS)
+    assert [place.partition for place in fetch.answer.result()] == [1]
+    broker.produce("t", [b"2"], partition=1)
+    fetch = share_fetch(broker, partitions, "second")
+    broker.shell.run_turns()
+    assert [place.partition for place in fetch.answer.result()] == [1]
+    fetch = share_fetch(broker, partitions, "third")
+    broker.shell.advance(499)
+    assert not fetch.answer.done
+    broker.shell.answer()
+    broker.shell.run_turns()
+    assert [place.partition for place in fetch.answer.result()] == [0]
+
+
+def test_a_share_fetch_of_a_hung_directory_ends_in_time(broker: PatientBroker, tmp_path: Path) -> None:
+    """Its member asks again, and may then get what has come elsewhere."""
+    broker.lead("t", 1)
+    broker.produce("t", [b"1"])
+    partitions = SharedPartitions(broker, 1)
+    broker.shell.hung.add(f"{tmp_path}/a")
+    fetch = share_fetch(broker, partitions, "first")
+    broker.shell.advance(500)
+    assert fetch.answer.result() == {}
+    assert broker.shell.waiting == 1
+    assert share_fetch(broker, partitions, "second").answer.done is False
+    broker.shell.advance(500)
+    assert broker.shell.waiting == 1, "No other fetch reads there meanwhile."

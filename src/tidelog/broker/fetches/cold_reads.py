@@ -47,6 +47,10 @@ class ColdReads:
         """Whether no request waits for the directory, for reads there are late already."""
         return self._late[directory] > 0
 
+    def accepts(self, directory: str) -> bool:
+        """Whether `read` begins reads there: not while too many are late."""
+        return self._late[directory] < LATE_MAX
+
     def read(
         self,
         reads: Mapping[str, Callable[[], T]],
@@ -59,7 +63,7 @@ class ColdReads:
         gives after that.
         """
         ended: dict[str, Deferred[T]] = {}
-        begun = [directory for directory in reads if self._late[directory] < LATE_MAX]
+        begun = [directory for directory in reads if self.accepts(directory)]
         waited_for = {directory for directory in begun if not self._late[directory]}
         is_over = False
 

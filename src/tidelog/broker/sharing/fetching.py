@@ -5,17 +5,18 @@
       +--> read, by an I/O thread <------+
               '--> acquire --> answer, or wait on where another member was faster
 
-A share partition is read by one fetch at a time (`is_reading`), so that what was read is what is acquired.
+A share partition is read by one fetch at a time (`is_reading`), so that what was read is what is acquired. No log
+directory is waited for long while another one has records (`cold_reads`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.sharing.acknowledging import replica_of
-from tidelog.broker.shell import InDirectories
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 from tidelog.records.aborted_transactions import AbortedTransactions
@@ -53,6 +54,10 @@ class _Read(NamedTuple):
     data: bytes
     batches: list[tuple[ReadBatch, int, int]]
     """With where each begins and ends in `data`."""
+
+
+_ReadInDirectory: TypeAlias = "tuple[list[int], list[_Read | KafkaError] | Exception]"
+"""What a read in one log directory gives, by the places of its partitions among those that are read."""
 
 
 class ShareFetch:
@@ -115,7 +120,9 @@ class ShareFetch:
         for _, led in self._led:
             keys[led] = keys[led.replica] = None
         timeout_ms = self._deadline_ms - self._node.clock.monotonic_ms()
-        self._entry = self._node.purgatory.wait(self, keys, timeout_ms)
+        entry = self._node.purgatory.wait(self, keys, timeout_ms)
+        if entry is not None:
+            self._entry = entry
 
     def _abandoned(self) -> None:
         """The client is gone."""
@@ -162,6 +169,8 @@ class ShareFetch:
             machine = led.machine
             if machine is None or led.is_reading or not led.is_current:
                 continue
+            if not self._node.cold_reads.accepts(led.replica.log.owner.path):
+                continue
             machine.start_moved(led.replica.log.log_start_offset)
             limit = led.limit(self._settings)
             if machine.can_acquire(limit) and led.nothing_at != (machine.next_fetch_offset, limit):
@@ -193,6 +202,8 @@ class ShareFetch:
     # Reading.
 
     def _read(self, ready: list[tuple[SharedPlace, LedSharePartition]]) -> None:
+        """Has I/O threads read, and acquires what they have read. Directories that are late are not waited for: what
+        lies there is read anew once it is in memory, by the fetch that comes then."""
         if not ready:
             self._finish()
             return
@@ -208,23 +219,39 @@ class ShareFetch:
             wanted.append((led.replica.log, led.machine.next_fetch_offset, limit, size))
         read_committed = self._settings.read_committed
 
-        def read_all() -> list[_Read | KafkaError]:
-            return [_read_log(*each, read_committed=read_committed) for each in wanted]
+        by_directory: dict[str, list[int]] = {}
+        for index, (log, *_) in enumerate(wanted):
+            by_directory.setdefault(log.owner.path, []).append(index)
 
-        directories = {log.owner.path for log, *_ in wanted}
+        def read_these(indexes: list[int]) -> _ReadInDirectory:
+            try:
+                return indexes, [_read_log(*wanted[each], read_committed=read_committed) for each in indexes]
+            except Exception as error:  # The request is answered with it, and the partitions may be read again.
+                return indexes, error
+
         truncations = [log.truncations for log, *_ in wanted]
 
-        def done(outcome: Deferred[list[_Read | KafkaError]]) -> None:
-            for _, led in ready:
+        def acquire(index: int, result: _Read | KafkaError) -> None:
+            (place, led), (_, offset, limit, _) = ready[index], wanted[index]
+            if led.is_current and led.replica.log.truncations == truncations[index] and not self._is_abandoned:
+                if isinstance(result, _Read) and not result.batches:
+                    led.nothing_at = (offset, limit)
+                self._acquire(place, led, offset, result)
+
+        def done(ended: dict[str, Deferred[_ReadInDirectory]]) -> None:
+            was_read = [ready[index][1] for directory in ended for index in by_directory[directory]]
+            for led in was_read:
                 led.is_reading = False
             try:
-                for (place, led), result, (_, offset, limit, _), before in zip(
-                    ready, outcome.result(), wanted, truncations, strict=True
-                ):
-                    if led.is_current and led.replica.log.truncations == before and not self._is_abandoned:
-                        if isinstance(result, _Read) and not result.batches:
-                            led.nothing_at = (offset, limit)
-                        self._acquire(place, led, offset, result)
+                results: dict[int, _Read | KafkaError] = {}
+                for outcome in ended.values():
+                    indexes, found = outcome.result()
+                    if isinstance(found, Exception):
+                        raise found
+                    results.update(zip(indexes, found, strict=True))
+                # In the order of the partitions: the first ones get the records that the member has room for.
+                for index in sorted(results):
+                    acquire(index, results[index])
             except Exception as error:  # Whatever it is, the request is answered with it.
                 self.answer.fail(error)
                 return
@@ -232,10 +259,17 @@ class ShareFetch:
                 self._finish()
             else:
                 self._wait()
-            for _, led in ready:
+            for led in was_read:
                 self._node.purgatory.check(led)
 
-        self._node.shell.in_pool(InDirectories(directories, read_all)).on_complete(done)
+        def late(found: _ReadInDirectory) -> None:
+            for index in found[0]:
+                ready[index][1].is_reading = False
+            for index in found[0]:
+                self._node.purgatory.check(ready[index][1])
+
+        reads = {directory: partial(read_these, indexes) for directory, indexes in by_directory.items()}
+        self._node.cold_reads.read(reads, done, late)
 
     def _within_reach(
         self, ready: list[tuple[SharedPlace, LedSharePartition]]

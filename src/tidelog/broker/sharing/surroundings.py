@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from tidelog.broker.cluster.metadata_cache import MetadataCache
     from tidelog.broker.coordinators.groups import GroupCoordinatorService
     from tidelog.broker.disk_scheduler import DiskScheduler
+    from tidelog.broker.fetches.cold_reads import ColdReads
     from tidelog.broker.replicas.purgatory import Purgatory
     from tidelog.broker.replicas.replica_manager import ReplicaManager
     from tidelog.broker.shell import Shell
@@ -21,6 +22,7 @@ class Surroundings(Protocol):
 
     broker_id: BrokerId
     clock: Clock
+    cold_reads: ColdReads
     config: BrokerConfig
     disk_scheduler: DiskScheduler
     metadata: MetadataCache
