@@ -370,3 +370,20 @@ def test_a_share_fetch_of_a_hung_directory_ends_in_time(broker: PatientBroker, t
     assert share_fetch(broker, partitions, "second").answer.done is False
     broker.shell.advance(500)
     assert broker.shell.waiting == 1, "No other fetch reads there meanwhile."
+
+
+def test_segments_elsewhere_are_repaired(broker: PatientBroker, tmp_path: Path) -> None:
+    """One segment of each directory at a time; those of the hung one wait."""
+    broker.lead("t", 4)
+    logs = [broker.replica("t", index).log for index in range(4)]
+    for index, log in enumerate(logs):
+        broker.produce("t", [b"1"], partition=index)
+        log.found_rot(0, 0, "a bit was read wrongly")
+    broker.shell.hung.add(f"{tmp_path}/a")
+    broker.node.repairs.look()
+    broker.shell.advance(1_000)
+    assert [bool(log.rot) for log in logs] == [log.owner.path == f"{tmp_path}/a" for log in logs]
+    assert broker.shell.waiting == 1
+    broker.shell.answer()
+    broker.shell.advance(1_000)
+    assert not any(log.rot for log in logs)

@@ -1,4 +1,4 @@
-"""Repairs segments that were found rotten, with what other replicas have; one segment at a time.
+"""Repairs segments that were found rotten, with what other replicas have; one segment of a log directory at a time.
 
     a read, the scrub --> Findings --> where is the damage? --> ask a replica for the batches there --> written in place
                                              ^   (I/O thread)      (a consumer's Fetch)                      |
@@ -119,7 +119,8 @@ class Repairs:
         self._recopies = recopies
         self._waiting: list[_Repair] = []
         """Those found first are first."""
-        self._current: _Repair | None = None
+        self._current: dict[str, _Repair] = {}
+        """[log directory] -> the one that is under way there."""
         self._timer: Timer | None = None
         self._is_stopped = False
 
@@ -150,29 +151,31 @@ class Repairs:
             self._timer = None
 
     def _go_on(self) -> None:
-        """Begins the next one that is due, or waits until one is."""
-        if self._is_stopped or self._current is not None or not self._waiting:
-            return
-        self._cancel()
-        now_ms = self._clock.monotonic_ms()
-        repair = min(self._waiting, key=lambda each: each.not_before_ms)
-        if repair.not_before_ms > now_ms:
-            self._timer = self._shell.after(repair.not_before_ms - now_ms, self._go_on)
-            return
-        self._waiting.remove(repair)
-        self._current = repair
-        self._diagnose(repair)
+        """Begins those that are due, one in each log directory, or waits until one is."""
+        while not self._is_stopped:
+            self._cancel()
+            free = [each for each in self._waiting if each.log.owner.path not in self._current]
+            if not free:
+                return
+            now_ms = self._clock.monotonic_ms()
+            repair = min(free, key=lambda each: each.not_before_ms)
+            if repair.not_before_ms > now_ms:
+                self._timer = self._shell.after(repair.not_before_ms - now_ms, self._go_on)
+                return
+            self._waiting.remove(repair)
+            self._current[repair.log.owner.path] = repair
+            self._diagnose(repair)
 
     def _done(self, repair: _Repair) -> None:
         """Nothing is left to do for the segment."""
         repair.rot.forget()
-        self._current = None
+        del self._current[repair.log.owner.path]
         self._shell.soon(self._go_on)
 
     def _later(self, repair: _Repair, delay_ms: int) -> None:
         repair.not_before_ms = self._clock.monotonic_ms() + delay_ms
         self._waiting.append(repair)
-        self._current = None
+        del self._current[repair.log.owner.path]
         self._shell.soon(self._go_on)
 
     def _state(self, repair: _Repair) -> tuple[Log, Segment, SegmentCheck] | None:
