@@ -34,6 +34,8 @@ from tidelog.model.identifiers import NO_LEADER, ZERO_TOPIC_ID, BrokerId, TopicP
 
 ASK_AGAIN_MS: Final = 2_000
 """After a broker has said that it cannot delete a replica for now; it tries by itself after one second first."""
+NOT_DELETED_YET: Final = frozenset({ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR})
+"""A broker's answers that another try may mend: it lacks descriptors or memory, or an error that nothing foresaw."""
 
 
 @dataclass(slots=True)
@@ -101,7 +103,7 @@ class Deletions:
         for topic_partition, error in event.errors.items():
             replicas = self._to_stop.get(topic_partition.topic)
             # A broker that does not know the partition has nothing of it.
-            if replicas is not None and error is ErrorCode.REPLICA_NOT_AVAILABLE:
+            if replicas is not None and error in NOT_DELETED_YET:
                 turn.set_timer(ASK_AGAIN_MS, DeletionsDue(event.broker_id))
             elif replicas is not None and error in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
                 remaining = replicas.get(event.broker_id, set())

@@ -179,6 +179,58 @@ def test_a_directory_that_fails_just_now_spares_the_others(broker: Broker, monke
     assert [broker.replica("t", index).leader_epoch for index in range(3)] == [4, 0, 4]
 
 
+@pytest.mark.parametrize("step", ["create", "lead"])
+def test_an_error_that_nobody_foresaw_spares_the_others(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """One partition's order fails: the others of the same request are led, and this one is tried again."""
+    owner, name = (type(broker.node.logs), "create") if step == "create" else (Log, "assign_epoch")
+    carry_out = getattr(owner, name)
+    faults = [RuntimeError("nobody foresaw this")]
+
+    def fail(subject: Any, *arguments: Any, **options: Any) -> Any:
+        topic_partition = arguments[0] if step == "create" else subject.topic_partition
+        if topic_partition == TopicPartition("u", 1) and faults:
+            raise faults.pop()
+        return carry_out(subject, *arguments, **options)
+
+    monkeypatch.setattr(owner, name, fail)
+    assert errors(broker.lead("u", 3)) == [0, ErrorCode.UNKNOWN_SERVER_ERROR, 0]
+    assert [broker.produce("u", partition=index).error_code for index in (0, 2)] == [0, 0]
+    assert broker.produce("u", partition=1).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    broker.shell.advance(1_000)
+    assert broker.produce("u", partition=1).error_code == 0
+
+
+def test_a_deletion_that_fails_as_nobody_foresaw_spares_the_others(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller hears of the one that failed, and asks again for that one."""
+    broker.lead("u", 3)
+    delete = broker.node.logs.delete
+    faults = [RuntimeError("nobody foresaw this")]
+
+    def fail(topic_partition: TopicPartition) -> bool:
+        if topic_partition.partition == 1 and faults:
+            raise faults.pop()
+        return delete(topic_partition)
+
+    monkeypatch.setattr(broker.node.logs, "delete", fail)
+    kind = messages.StopReplicaRequest
+    states = [
+        kind.StopReplicaPartitionState(partition_index=index, leader_epoch=-2, delete_partition=True)
+        for index in range(3)
+    ]
+    topics = [kind.StopReplicaTopicState(topic_name="u", partition_states=states)]
+    order = kind(controller_epoch=1, broker_epoch=7, topic_states=topics)
+    answers = [broker.ask(ApiKey.STOP_REPLICA, 4, order).partition_errors for _ in range(2)]
+    assert [[error.error_code for error in answer] for answer in answers] == [
+        [0, ErrorCode.UNKNOWN_SERVER_ERROR, 0],
+        [0, 0, 0],
+    ]
+    assert not list(broker.node.replicas.of_topic("u"))
+
+
 def test_the_same_order_twice_does_nothing(broker: Broker) -> None:
     """The controller repeats itself after a lost answer: the leadership goes on as it was."""
     broker.produce("t")

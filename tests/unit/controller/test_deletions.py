@@ -291,8 +291,10 @@ def test_a_broker_that_dies_while_it_deletes_is_asked_again() -> None:
 
 
 @pytest.mark.row("R08")
-def test_a_broker_that_cannot_delete_for_now_is_asked_again() -> None:
-    """It lacks descriptors: for what is left there, and without another write; a directory that failed is not asked."""
+@pytest.mark.parametrize("error", [ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR])
+def test_a_broker_that_cannot_delete_for_now_is_asked_again(error: ErrorCode) -> None:
+    """It lacks descriptors, or an error came that nobody foresaw: for what is left there, and without another write.
+    A directory that failed is not asked."""
     cluster = cluster_with([0, 1], [1, 0])
     delete(cluster, TopicReference("t"))
     stopped(cluster, 0, 0, 1)
@@ -300,7 +302,7 @@ def test_a_broker_that_cannot_delete_for_now_is_asked_again() -> None:
     cluster.told()
     stopped(cluster, 1, 1, error=ErrorCode.KAFKA_STORAGE_ERROR)
     assert cluster.last.timers == []
-    stopped(cluster, 1, 1, error=ErrorCode.REPLICA_NOT_AVAILABLE)
+    stopped(cluster, 1, 1, error=error)
     [timer] = cluster.last.timers
     assert timer.event == DeletionsDue(BrokerId(1))
     cluster.run(timer.event)

@@ -12,6 +12,7 @@ What the disk refuses for a lack of descriptors or memory, or does not make dura
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
@@ -232,7 +233,10 @@ class Leadership:
             unsynced = self._unsynced()
             self._one_by_one(
                 wanted,
-                lambda order: (order.topic_partition, self._take_up(order, unsynced)),
+                lambda order: (
+                    order.topic_partition,
+                    self._spare_others(order, lambda: self._take_up(order, unsynced)),
+                ),
                 outcomes,
                 done,
                 PARTITIONS_PER_TURN,
@@ -271,6 +275,15 @@ class Leadership:
         """Keeps the order for later; returns what the controller is told, which leaves the replica as it is."""
         self._postponed.add(order, error)
         return ErrorCode.REPLICA_NOT_AVAILABLE
+
+    def _spare_others(self, order: Order, work: Callable[[], T]) -> T | ErrorCode:
+        """What `work` says of the order. An error that nothing foresaw is this partition's alone: it is tried again."""
+        try:
+            return work()
+        except Exception as error:
+            logger.exception("order not carried out: partition=%s", order.topic_partition)
+            self._postponed.add(order, error)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
 
     def _one_by_one(
         self,
@@ -311,7 +324,7 @@ class Leadership:
                 if self._replicas.get(order.topic_partition) is not None:
                     continue
                 turn -= 1
-                refused = self._create(order)
+                refused = self._spare_others(order, functools.partial(self._create, order))
                 if refused is not None:
                     outcomes[order.topic_partition] = refused
         except Exception as error:
@@ -458,9 +471,15 @@ class Leadership:
             log = self._logs.get(topic_partition)
             if state.delete_partition and log is not None:
                 deleted[topic_partition] = directory_of(log)
-            return topic_partition, self._stop_one(
-                topic_partition, state.leader_epoch, request.broker_epoch, delete=state.delete_partition
-            )
+            try:
+                outcome = self._stop_one(
+                    topic_partition, state.leader_epoch, request.broker_epoch, delete=state.delete_partition
+                )
+            except Exception:
+                # It must not keep the others from being stopped; the controller asks again for what is to be deleted.
+                logger.exception("replica not stopped: partition=%s", topic_partition)
+                outcome = ErrorCode.UNKNOWN_SERVER_ERROR
+            return topic_partition, outcome
 
         done: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
         deletes = any(state.delete_partition for _, state in orders)
@@ -564,5 +583,9 @@ class Leadership:
         except KafkaError as error:
             logger.error("log not deleted: partition=%s error=%s", topic_partition, error)
             return error.code
+        except Exception as error:
+            logger.exception("log not deleted: partition=%s", topic_partition)
+            self._postponed.add_deletion(deletion, error)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
         self._postponed.drop_deletion(topic_partition)
         return ErrorCode.NONE

@@ -5,7 +5,8 @@ The controller gives an order once. What takes a log directory offline is answer
 controller counts the replica as failed until the broker registers anew; a shortage passes, so the broker keeps the
 order, answers REPLICA_NOT_AVAILABLE, and carries it out itself later; if it was to lead, the controller has another
 member of the ISR lead, where one can (`controller.broker_changes.lead_elsewhere`). All orders that wait are tried
-together, since they lack the same thing: after one second, then after twice as long each time, up to ten.
+together, since they lack the same thing: after one second, then after twice as long each time, up to ten. An order
+that failed with an error that nothing foresaw waits with them, and is answered with UNKNOWN_SERVER_ERROR.
 
 An order waits until it is carried out or refused for good, until another order for the partition takes its place,
 until the replica is stopped, deleted or assigned to other brokers, or until the broker registers anew: then the
