@@ -14,7 +14,7 @@ from tidelog.broker.orders.leadership import LOGS_PER_TURN
 from tidelog.broker.peer import CloseConnection, Peer
 from tidelog.controller.announcements import FULL_UPDATE
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
-from tidelog.model.errors import ErrorCode
+from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition, format_topic_id
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -200,6 +200,28 @@ def test_an_error_that_nobody_foresaw_spares_the_others(
     assert broker.produce("u", partition=1).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     broker.shell.advance(1_000)
     assert broker.produce("u", partition=1).error_code == 0
+
+
+def test_a_leadership_that_damaged_records_keep_from_beginning_is_tried_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To lead, a log may have to read its producers anew from its batches. What was read wrongly, or is damaged, may
+    be mended by then; and where no other replica can lead, nothing else would give the order again."""
+    broker.lead("u")
+    assign = Log.assign_epoch
+    faults = [KafkaError(ErrorCode.CORRUPT_MESSAGE, "no sound batch at position 70")]
+
+    def fail(log: Log, epoch: int) -> None:
+        if faults:
+            raise faults.pop()
+        assign(log, epoch)
+
+    monkeypatch.setattr(Log, "assign_epoch", fail)
+    assert errors(broker.lead("u", leader_epoch=4)) == [ErrorCode.CORRUPT_MESSAGE]
+    assert "no sound batch at position 70" in caplog.text
+    broker.shell.advance(1_000)
+    assert broker.replica("u").leader_epoch == 4
+    assert broker.produce("u").error_code == 0
 
 
 def test_a_deletion_that_fails_as_nobody_foresaw_spares_the_others(

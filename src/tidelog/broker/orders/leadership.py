@@ -422,7 +422,10 @@ class Leadership:
             except RefusedForNow as error:
                 return self._postpone(order, error)
             except KafkaError as error:
-                # An I/O thread has taken the directory offline since.
+                if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+                    # Damaged records, which may be mended. Where no other replica can lead, no order would come again.
+                    self._postponed.add(order, error)
+                # Else an I/O thread has taken the directory offline since.
                 return error.code
             self._on_leadership_changed(topic_partition)
         else:
