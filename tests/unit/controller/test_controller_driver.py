@@ -1231,6 +1231,40 @@ def test_nodes_that_nobody_knows_do_not_hold_a_deletion_up(before: bool) -> None
     run(scenario)
 
 
+@pytest.mark.parametrize("before", [True, False], ids=["known", "found out"])
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        ("/admin/reassign_partitions", b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[0]}]}'),
+        ("/admin/reassign_partitions", b'{"version":1,"partitions":[{"topic":"no","partition":0,"replicas":[0]}]}'),
+        ("/admin/preferred_replica_election", b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'),
+        ("/admin/delete_topics/t", None),
+        ("/admin/delete_topics/no", None),
+        ("/log_dir_event_notification/log_dir_event_0000000000", b'{"version":1,"broker":0,"event":1}'),
+        ("/isr_change_notification/isr_change_0000000000", b'{"version":1,"partitions":[]}'),
+    ],
+)
+def test_nodes_that_nobody_knows_below_a_wish_stop_no_controller(path: str, data: bytes | None, before: bool) -> None:
+    """A wish could not be removed with them: they go with it, and the controller goes on with all else."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        await driver.elections.serve(CreateTopics([NewTopic("t", 1, 1)]))
+        if before:
+            await driver.close()
+        other = await LocalStore.connect(harness.store)
+        await other.multi([Create(path, data), Create(f"{path}/x"), Create(f"{path}/x/y")])
+        if before:
+            driver, _ = await harness.broker(0)
+        await eventually(lambda: harness.store.tree.exists(path) is None)
+        created = await driver.elections.serve(CreateTopics([NewTopic("u", 1, 1)]))
+        assert [outcome.error for outcome in created] == [ErrorCode.NONE]
+        await other.close()
+        await driver.close()
+
+    run(scenario)
+
+
 def test_a_request_that_takes_too_long_is_told_so() -> None:
     """The broker that is to stop never answers; the deletion goes on."""
 

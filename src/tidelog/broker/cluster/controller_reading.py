@@ -148,13 +148,17 @@ class StoreReading:
 
     async def _read_foreign_nodes(self, topic: str) -> list[NodeRead]:
         """Nodes that are none of Kafka's, wherever below a topic that is to go: with any of them left it could not."""
-        foreign: list[NodeRead] = []
-        level = [topic_path(topic)]
+        return [NodeRead(path, None, 0) for path in await self.below(topic_path(topic)) if not _is_kafkas(path)]
+
+    async def below(self, path: str) -> list[str]:
+        """All nodes below one, parents before children. StoreError."""
+        found: list[str] = []
+        level = [path]
         while level:
-            listed = await results([self._store.children(path) for path in level], NoNode)
-            level = [f"{path}/{name}" for path, found in zip(level, listed, strict=True) if found for name in found[0]]
-            foreign += [NodeRead(path, None, 0) for path in level if not _is_kafkas(path)]
-        return foreign
+            listed = await results([self._store.children(each) for each in level], NoNode)
+            level = [f"{each}/{name}" for each, names in zip(level, listed, strict=True) if names for name in names[0]]
+            found += level
+        return found
 
     async def _read_nodes(self, paths: Iterable[str], *, watched: bool = False) -> list[NodeRead]:
         """The nodes that are there, in order; many reads under way at once."""

@@ -34,8 +34,8 @@ from tidelog.controller.requests import AllocateProducerIds, AlterPartition, Con
 from tidelog.controller.result import Fence, Result, Timer, Write
 from tidelog.controller.state import Record
 from tidelog.metadata.image import ConfigResource
-from tidelog.metadata.operations import Check, Operation
-from tidelog.metadata.znodes import CONTROLLER_EPOCH, config_path
+from tidelog.metadata.operations import Check, Delete, Operation
+from tidelog.metadata.znodes import CONTROLLER_EPOCH, TOPICS, config_path
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerEpoch, BrokerId, TopicId
 from tidelog.ports.clock import Clock
@@ -363,8 +363,21 @@ class Term:
                     pending.may_have_happened |= has_begun or commit.may_have_happened
                 if isinstance(error, BadVersion | NoNode) and error.path == CONTROLLER_EPOCH:
                     raise Deposed from error
+                if isinstance(error, NotEmpty):
+                    await self._remove_below(error.path)
                 raise
             has_begun = True
+
+    async def _remove_below(self, path: str) -> None:
+        """Removes foreign nodes below one that is to go, as Kafka does: this term would try for ever to remove it.
+
+        What is below topics that are to go is known once all is loaded anew. StoreError, Deposed.
+        """
+        if path.startswith(TOPICS):
+            return
+        found = await self._reading.below(path)
+        logger.warning("foreign nodes removed: below=%s nodes=%s", path, ", ".join(found[:10]))
+        await self._commit([Write(Delete(each)) for each in reversed(found)])
 
     def _multis(self, writes: Iterable[Write]) -> Iterable[list[Operation]]:
         """Packs neighbouring writes with the same fence together, within the bounds."""
