@@ -1265,6 +1265,60 @@ def test_nodes_that_nobody_knows_below_a_wish_stop_no_controller(path: str, data
     run(scenario)
 
 
+@pytest.mark.parametrize("before", [True, False], ids=["known", "found out"])
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        ("/brokers/ids/7", None),
+        ("/brokers/topics/u", b'{"version":1,"partitions":{"0":[0]}}'),
+        ("/brokers/topics/t/partitions/0/state", None),
+        ("/config/brokers/0", znodes.encode_config({})),
+        ("/config/topics/t", None),
+        ("/admin/reassign_partitions", b'{"version":1,"partitions":[]}'),
+        ("/admin/preferred_replica_election", b'{"version":1,"partitions":[]}'),
+        ("/latest_producer_id_block", None),
+    ],
+)
+def test_a_node_that_the_controller_may_not_read_counts_as_unreadable(
+    monkeypatch: pytest.MonkeyPatch, path: str, data: bytes | None, before: bool
+) -> None:
+    """Another client has made it with an access list of its own: the controller goes on with all else."""
+
+    async def scenario(harness: Harness) -> None:
+        get = Recording.get
+        is_denied = False
+
+        def denying(session: Recording, wanted: str, watch: Any = None) -> Awaitable[Any]:
+            if not is_denied or wanted != path:
+                return get(session, wanted, watch)
+            failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            failed.set_exception(NoAuth(wanted))
+            return failed
+
+        monkeypatch.setattr(Recording, "get", denying)
+        driver, _ = await harness.broker(0)
+        await driver.elections.serve(CreateTopics([NewTopic("t", 1, 1)]))
+        if before:
+            await driver.close()
+        is_denied = True
+        other = await LocalStore.connect(harness.store)
+        if harness.store.tree.exists(path) is None:
+            await other.create(path, data)
+        if before:
+            driver, _ = await harness.broker(0)
+        else:
+            driver.elections.config_changed(ConfigResource(ConfigResourceType.TOPIC, "t"))
+            driver.elections.config_changed(ConfigResource(ConfigResourceType.BROKER, "0"))
+        created = await driver.elections.serve(CreateTopics([NewTopic("v", 1, 1)]), timeout_ms=5_000)
+        assert [outcome.error for outcome in created] == [ErrorCode.NONE]
+        assert driver.elections.image is not None
+        assert 7 not in driver.elections.image.brokers
+        await other.close()
+        await driver.close()
+
+    run(scenario)
+
+
 def test_a_request_that_takes_too_long_is_told_so() -> None:
     """The broker that is to stop never answers; the deletion goes on."""
 

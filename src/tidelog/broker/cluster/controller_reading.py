@@ -7,7 +7,8 @@ the pure `Controller`. What cannot be read is told once, with its path, and read
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 from tidelog.broker.cluster.store_results import results
 from tidelog.controller.controller import Controller
@@ -54,10 +55,14 @@ from tidelog.metadata.znodes import (
     topic_path,
 )
 from tidelog.model.identifiers import NO_LEADER, BrokerId, PartitionEpoch, TopicPartition
-from tidelog.store.client import StoreClient, WatchEvent
-from tidelog.store.errors import NoNode
+from tidelog.store.client import Stat, StoreClient, Watch, WatchEvent
+from tidelog.store.errors import NoAuth, NoNode
 
 logger = logging.getLogger(__name__)
+
+DENIED: Final = b"(its access list keeps this broker out)"
+"""In place of the content of a node that this broker may not read: none of Kafka's, so that the node counts as
+unreadable."""
 
 
 def _is_kafkas(path: str) -> bool:
@@ -161,15 +166,33 @@ class StoreReading:
         return found
 
     async def _read_nodes(self, paths: Iterable[str], *, watched: bool = False) -> list[NodeRead]:
-        """The nodes that are there, in order; many reads under way at once."""
+        """The nodes that are there, in order; many reads under way at once. `DENIED` is what this broker may not read."""
         watch = self._changed if watched else None
         wanted = list(paths)
-        found = await results([self._store.get(path, watch) for path in wanted], NoNode)
+        found = await self._contents(wanted, watch)
         return [
             NodeRead(path, node[0], node[1].version, node[1].mzxid, node[1].czxid)
             for path, node in zip(wanted, found, strict=True)
             if node is not None
         ]
+
+    async def _contents(self, paths: Sequence[str], watch: Watch | None) -> list[tuple[bytes | None, Stat] | None]:
+        """Content and stat of each node; None where there is none, `DENIED` where this broker may not read it."""
+        reads = [self._store.get(path, watch) for path in paths]
+        return await results([self._unless_denied(*each, watch) for each in zip(paths, reads, strict=True)], NoNode)
+
+    async def _unless_denied(
+        self, path: str, read: Awaitable[tuple[bytes | None, Stat]], watch: Watch | None
+    ) -> tuple[bytes | None, Stat]:
+        try:
+            return await read
+        except NoAuth as error:
+            # Another client keeps it for itself. That is no reason to leave all others without a controller.
+            stat = await self._store.exists(path, watch)
+            if stat is None:
+                raise NoNode(path) from error
+            self._complain(path, str(error))
+            return DENIED, stat
 
     async def _children(self, path: str, *, watched: bool = True) -> Sequence[str]:
         """Names of a container's children; none where it is gone, until it is made again."""
@@ -181,11 +204,13 @@ class StoreReading:
                     self._complain(path, f"{path} in the metadata store is gone: it is taken as empty")
                     return ()
 
-    async def watch_malformed(self, records: Iterable[Record]) -> None:
+    async def watch_malformed(self, records: Sequence[Record]) -> None:
         """Tells what could not be read, and has everything read anew when it is mended."""
         malformed = self._controller().state.malformed
+        denied = {each.path for each in records if isinstance(each, NodeRead) and each.data is DENIED}
         for path, reason in malformed.items():
-            self._complain(path, f"left out of the cluster's metadata: {reason}")
+            if path not in denied:
+                self._complain(path, f"left out of the cluster's metadata: {reason}")
         unreadable = {each.path: each for each in records if isinstance(each, NodeRead) and each.path in malformed}
         for node in await self._read_nodes(unreadable, watched=True):
             if node.mzxid != unreadable[node.path].mzxid:
@@ -200,7 +225,7 @@ class StoreReading:
     async def _read_brokers(self) -> list[BrokerRegistration]:
         names = await self._children(BROKER_IDS)
         ids = sorted(int(name) for name in names if is_number(name))
-        found = await results([self._store.get(broker_path(id), self._changed) for id in ids], NoNode)
+        found = await self._contents([broker_path(id) for id in ids], self._changed)
         registrations = []
         for id, node in zip(ids, found, strict=True):
             if node is None:
