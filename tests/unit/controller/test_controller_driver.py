@@ -1319,6 +1319,53 @@ def test_a_node_that_the_controller_may_not_read_counts_as_unreadable(
     run(scenario)
 
 
+@pytest.mark.parametrize("before", [True, False], ids=["known", "found out"])
+@pytest.mark.parametrize("is_ephemeral", [True, False], ids=["ephemeral", "access list"])
+def test_a_topic_below_which_the_controller_may_not_write_stops_no_controller(
+    monkeypatch: pytest.MonkeyPatch, is_ephemeral: bool, before: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another client's node at a topic's place is left alone, and named in the log; it is looked at again when it has
+    changed."""
+
+    async def scenario(harness: Harness) -> None:
+        multi = Recording.multi
+
+        def denying(session: Recording, operations: Sequence[Operation]) -> Awaitable[Any]:
+            denied = [each for each in operations if each.path.startswith("/brokers/topics/foreign")]
+            if is_ephemeral or not denied or not is_denied:
+                return multi(session, operations)
+            failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            failed.set_exception(NoAuth(denied[0].path))
+            return failed
+
+        is_denied = True
+        monkeypatch.setattr(Recording, "multi", denying)
+        driver, _ = await harness.broker(0)
+        if before:
+            await driver.close()
+        other = await LocalStore.connect(harness.store)
+        await other.create("/brokers/topics/foreign", b'{"version":1,"partitions":{"0":[0]}}', ephemeral=is_ephemeral)
+        if before:
+            driver, _ = await harness.broker(0)
+        created = await driver.elections.serve(CreateTopics([NewTopic("v", 1, 1)]), timeout_ms=20_000)
+        assert [outcome.error for outcome in created] == [ErrorCode.NONE]
+        assert driver.elections.image is not None
+        assert "foreign" not in driver.elections.image.topics
+        assert "/brokers/topics/foreign" in caplog.text
+        is_denied = False
+        if is_ephemeral:
+            await other.close()
+            created = await driver.elections.serve(CreateTopics([NewTopic("foreign", 1, 1)]), timeout_ms=20_000)
+            assert [outcome.error for outcome in created] == [ErrorCode.NONE]
+        else:
+            await other.set("/brokers/topics/foreign", b'{"version":1,"partitions":{"0":[0]}} ')
+            await eventually(lambda: harness.store.tree.exists("/brokers/topics/foreign/partitions/0/state"))
+            await other.close()
+        await driver.close()
+
+    run(scenario)
+
+
 def test_a_request_that_takes_too_long_is_told_so() -> None:
     """The broker that is to stop never answers; the deletion goes on."""
 

@@ -89,6 +89,8 @@ class StoreReading:
         """Topics whose node is watched, with the transaction that created it."""
         self._complaints: dict[str, str] = {}
         """Nodes that could not be read, with the reason: each is told once."""
+        self._left_out: dict[str, int] = {}
+        """Nodes that count as unreadable, with the transaction that wrote them last."""
         self._brokers: dict[int, BrokerRegistration] = {}
         """As last read; kept when all is loaded anew, into a controller that knows no brokers yet."""
 
@@ -166,7 +168,7 @@ class StoreReading:
         return found
 
     async def _read_nodes(self, paths: Iterable[str], *, watched: bool = False) -> list[NodeRead]:
-        """The nodes that are there, in order; many reads under way at once. `DENIED` is what this broker may not read."""
+        """The nodes that are there, in order; many reads under way at once. `DENIED`: this broker may not read it."""
         watch = self._changed if watched else None
         wanted = list(paths)
         found = await self._contents(wanted, watch)
@@ -185,14 +187,30 @@ class StoreReading:
         self, path: str, read: Awaitable[tuple[bytes | None, Stat]], watch: Watch | None
     ) -> tuple[bytes | None, Stat]:
         try:
-            return await read
+            content, stat = await read
+            return DENIED if self._left_out.get(path) == stat.mzxid else content, stat
         except NoAuth as error:
             # Another client keeps it for itself. That is no reason to leave all others without a controller.
-            stat = await self._store.exists(path, watch)
-            if stat is None:
+            found = await self._store.exists(path, watch)
+            if found is None:
                 raise NoNode(path) from error
             self._complain(path, str(error))
-            return DENIED, stat
+            return DENIED, found
+
+    async def leave_out(self, path: str, reason: str) -> None:
+        """A node at or below `path` cannot be written: until the topic's node, or the plan's, is changed, it counts as
+        one that cannot be read. StoreError."""
+        match path.split("/"):
+            case ["", "brokers", "topics", topic, *_]:
+                path = topic_path(topic)
+            case ["", "admin", "reassign_partitions"]:
+                pass
+            case _:
+                return
+        stat = await self._store.exists(path)
+        if stat is not None:
+            self._left_out[path] = stat.mzxid
+            self._complain(path, f"{path} is left out of the cluster's metadata: {reason}")
 
     async def _children(self, path: str, *, watched: bool = True) -> Sequence[str]:
         """Names of a container's children; none where it is gone, until it is made again."""

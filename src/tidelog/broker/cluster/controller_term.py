@@ -17,6 +17,7 @@ over.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import itertools
 import logging
@@ -40,7 +41,17 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerEpoch, BrokerId, TopicId
 from tidelog.ports.clock import Clock
 from tidelog.store.client import StoreClient
-from tidelog.store.errors import BadVersion, NodeExists, NoNode, NotEmpty, SessionExpired, StoreClosed, StoreError
+from tidelog.store.errors import (
+    BadVersion,
+    NoAuth,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionExpired,
+    StoreClosed,
+    StoreError,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +63,8 @@ RECORDS_PER_TURN: Final = 1000
 """Nodes that are taken in before others have their turn: some 10 ms."""
 RELOADS_MAX: Final = 3
 """How often a request is handled anew after writes that failed, before it is refused."""
+REFUSALS_MAX: Final = 3
+"""How often in a row a write is tried that an access list forbids, before what it is about is left alone."""
 RETRY_DELAY_MS_MIN: Final = 10
 """Before a store that failed twice in a row is tried again; doubled each time."""
 RETRY_DELAY_MS_MAX: Final = 1_000
@@ -210,6 +223,7 @@ class Term:
             except (SessionExpired, StoreClosed):
                 raise
             except StoreError as error:
+                await self._leave_out(error)
                 await self._pause("the metadata could not be loaded, once more", error)
 
     def _ids_known_here(self) -> dict[str, TopicId]:
@@ -242,6 +256,7 @@ class Term:
             except StoreError as error:
                 # Another client wrote, or the connection broke while something was read: what is known is no longer
                 # what is there.
+                await self._leave_out(error)
                 await self._pause("a decision could not be written, the metadata is loaded anew", error)
                 await self._start_over(error)
 
@@ -251,6 +266,12 @@ class Term:
         if self._failures:
             await asyncio.sleep(min(RETRY_DELAY_MS_MIN << min(self._failures, 10), RETRY_DELAY_MS_MAX) / 1000)
         self._failures += 1
+
+    async def _leave_out(self, error: StoreError) -> None:
+        """What the store refuses to write for good would be decided again without end: it is left alone from now on."""
+        if self._failures >= REFUSALS_MAX and isinstance(error, NoAuth | NoChildrenForEphemerals):
+            with contextlib.suppress(StoreError):
+                await self._reading.leave_out(error.path, str(error))
 
     async def _next(self) -> None:
         if self._reading.stale:
