@@ -339,7 +339,8 @@ def _decode_state(data: bytes | None) -> PartitionState:
     try:
         return PartitionState(
             BrokerId(_number(content["leader"], lowest=NO_LEADER)),
-            LeaderEpoch(_number(content["leader_epoch"])),
+            # The last one can have no other after it: its partition is left alone like one whose state cannot be read.
+            LeaderEpoch(_number(content["leader_epoch"], highest=_INT32_MAX - 1)),
             tuple(BrokerId(_number(id)) for id in content["isr"]),
             ControllerEpoch(_number(content["controller_epoch"])),
         )
@@ -500,11 +501,11 @@ def _integer(path: str, content: Mapping[str, Any], key: str) -> int:
         raise MalformedZnode(path, repr(error)) from error
 
 
-def _number(value: Any, *, lowest: int = 0) -> int:
-    """A whole number from `lowest` to what 32 bits hold; ValueError."""
+def _number(value: Any, *, lowest: int = 0, highest: int = _INT32_MAX) -> int:
+    """A whole number from `lowest` to `highest`, at most what 32 bits hold; ValueError."""
     number = int(value)
-    if isinstance(value, (bool, float)) or not lowest <= number <= _INT32_MAX:
-        raise ValueError(f"{value!r} is not a whole number from {lowest} to {_INT32_MAX}")
+    if isinstance(value, (bool, float)) or not lowest <= number <= highest:
+        raise ValueError(f"{value!r} is not a whole number from {lowest} to {highest}")
     return number
 
 

@@ -50,6 +50,8 @@ from tidelog.store.local import LocalStore
 from tidelog.store.persistence import MemoryPersistence
 
 T = ConfigResource(ConfigResourceType.TOPIC, "api")
+LAST = (1 << 31) - 1
+"""The highest epoch."""
 
 
 class ManualClock:
@@ -527,6 +529,37 @@ def test_who_holds_the_office_does_not_stay_without_a_term(monkeypatch: pytest.M
         assert written
         [outcome] = await driver.elections.serve(CreateTopics([NewTopic("u", 1, 1)]))
         assert outcome.error is ErrorCode.NONE
+        await driver.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("holds", [False, True], ids=["elected", "in office"])
+def test_no_controller_is_elected_beyond_the_last_epoch(holds: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """Epochs travel as 32 bits: the next one would fit into no order. The log says so, and what mends it."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, session = await harness.broker(0)
+        if holds:
+            # The term that begins with the last epoch is the last one.
+            await session.set(znodes.CONTROLLER_EPOCH, b"2147483647")
+            with pytest.raises(KafkaError):
+                await driver.elections.serve(CreateTopics([NewTopic("t", 1, 1)]))
+            await eventually(lambda: (image := driver.elections.image) is not None and image.controller_epoch == LAST)
+        await driver.close()
+        other = await LocalStore.connect(harness.store)
+        await other.set(znodes.CONTROLLER_EPOCH, b"2147483647")
+        driver, _ = await harness.broker(0)
+        assert driver.elections.image is None
+        assert harness.store.tree.exists(znodes.CONTROLLER) is None
+        assert harness.store.tree.get(znodes.CONTROLLER_EPOCH)[0] == b"2147483647"
+        [refusal] = [each for each in caplog.messages if each.startswith("no controller")]
+        assert "2147483647 is the last" in refusal
+        await other.set(znodes.CONTROLLER_EPOCH, b"5")
+        await eventually(lambda: driver.elections.image is not None)
+        assert driver.elections.image is not None
+        assert driver.elections.image.controller_epoch == 6
+        await other.close()
         await driver.close()
 
     run(scenario)

@@ -37,15 +37,25 @@ from tidelog.metadata.operations import Create, Delete, SetData
 from tidelog.metadata.znodes import (
     PREFERRED_ELECTION,
     REASSIGN_PARTITIONS,
+    PartitionState,
     TopicAssignment,
     decode_topic,
     delete_topic_path,
     encode_config,
     encode_reassignment,
+    encode_state,
     encode_topic,
 )
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import NO_LEADER, ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
+from tidelog.model.identifiers import (
+    NO_LEADER,
+    ZERO_TOPIC_ID,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    TopicId,
+    TopicPartition,
+)
 
 
 def create(cluster: Cluster, topic: NewTopic) -> CreatedTopic:
@@ -161,6 +171,23 @@ def test_a_partition_whose_state_nobody_can_read_is_left_alone() -> None:
     stopped = {TopicPartition("t", index): ErrorCode.NONE for index in (0, 1)}
     cluster.run(ReplicasStopped(BrokerId(0), stopped))
     assert not [path for path in cluster.tree.paths() if path.startswith("/brokers/topics/")]
+
+
+def test_a_partition_in_the_last_leader_epoch_is_left_alone() -> None:
+    """Epochs travel as 32 bits: the next one would fit into no order, and a lower one would have records cut."""
+    cluster = Cluster(broker(0), broker(1))
+    cluster.make("t", [0, 1], [0, 1])
+    path = "/brokers/topics/t/partitions/1/state"
+    state = encode_state(
+        PartitionState(BrokerId(0), LeaderEpoch(2**31 - 1), (BrokerId(0), BrokerId(1)), ControllerEpoch(1))
+    )
+    cluster.tree.transact(1, [SetData(path, state)], 0)
+    cluster.told()
+    cluster.term(2)
+    cluster.live(broker(1))
+    assert cluster.partition("t", 0).leader == 1
+    assert cluster.tree.get(path)[0] == state
+    assert "2147483647" in cluster.controller.state.malformed[path]
 
 
 @pytest.mark.parametrize("target", [None, [0, 1]], ids=["cancelled", "another target"])

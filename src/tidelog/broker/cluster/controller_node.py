@@ -7,7 +7,7 @@ there is one winner for each epoch, and the winner of an earlier one can write n
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog.broker.cluster.store_results import results
 from tidelog.metadata.image import NO_CONTROLLER_EPOCH
@@ -28,6 +28,10 @@ from tidelog.store.errors import BadVersion, NodeExists, NoNode
 logger = logging.getLogger(__name__)
 
 
+EPOCH_MAX: Final = (1 << 31) - 1
+"""Of a controller: brokers are told it as 32 bits."""
+
+
 class Claim(NamedTuple):
     """The right to control the cluster, until another broker raises the epoch again."""
 
@@ -36,8 +40,12 @@ class Claim(NamedTuple):
     """Of /controller_epoch with this epoch in it: what the holder's writes check."""
 
 
+class EpochsUsedUp(Exception):
+    """There is no controller epoch after the last one: epochs travel as 32 bits. The message says what mends it."""
+
+
 async def take_office(store: StoreClient, broker_id: BrokerId, wall_ms: int, known_epoch: int) -> Claim | None:
-    """Takes /controller for the session of `store`; None where another one was faster.
+    """Takes /controller for the session of `store`; None where another one was faster. EpochsUsedUp.
 
     `known_epoch` is the highest that this broker knows: the next is above it whatever the store says.
     """
@@ -66,7 +74,7 @@ async def take_office(store: StoreClient, broker_id: BrokerId, wall_ms: int, kno
 async def claim_of_holder(store: StoreClient, known_epoch: int) -> Claim:
     """The claim of this very session, which holds /controller and does not know with which epoch it took it.
 
-    A tool may have written into the node: then the epoch is counted on, for no other broker can do it.
+    A tool may have written into the node: then the epoch is counted on, for no other broker can do it. EpochsUsedUp.
     """
     try:
         data, stat = await store.get(CONTROLLER_EPOCH)
@@ -96,8 +104,22 @@ async def controller_as_stored(store: StoreClient) -> tuple[BrokerId, Controller
         return NO_LEADER, NO_CONTROLLER_EPOCH
 
 
+def are_epochs_left(data: bytes | None, known_epoch: int) -> bool:
+    """Whether there is an epoch after what /controller_epoch holds, and after what this broker knows."""
+    try:
+        return max(decode_controller_epoch(data), known_epoch) < EPOCH_MAX
+    except MalformedZnode:
+        return known_epoch < EPOCH_MAX
+
+
 def _next_epoch(data: bytes | None, stat: Stat, known_epoch: int) -> ControllerEpoch:
     """One more than the last. A store that is older than what brokers have seen, or unreadable, is mended."""
+    if not are_epochs_left(data, known_epoch):
+        raise EpochsUsedUp(
+            f"controller epoch {EPOCH_MAX} is the last, and {CONTROLLER_EPOCH} holds {data!r}, this broker knows "
+            f"{known_epoch}: write the last epoch in which the cluster had a controller into that node; where it was "
+            "the last one, write 0 and start all brokers anew"
+        )
     try:
         stored: int = decode_controller_epoch(data)
     except MalformedZnode as error:

@@ -15,14 +15,28 @@ from typing import Any, Final, TypeVar
 
 from tidelog.broker.cluster.broker_channel import SendRequest
 from tidelog.broker.cluster.commit import RETRY_DELAY_MS
-from tidelog.broker.cluster.controller_node import Claim, claim_of_holder, controller_as_stored, take_office
+from tidelog.broker.cluster.controller_node import (
+    Claim,
+    EpochsUsedUp,
+    are_epochs_left,
+    claim_of_holder,
+    controller_as_stored,
+    take_office,
+)
 from tidelog.broker.cluster.controller_term import Deposed, Pending, Term
 from tidelog.controller.controller import Controller
 from tidelog.controller.events import UncleanElectionAllowed
 from tidelog.controller.requests import Request
 from tidelog.controller.settings import ControllerSettings
 from tidelog.metadata.image import ClusterImage, ConfigResource
-from tidelog.metadata.znodes import CONTROLLER, FEATURE, MalformedZnode, decode_controller, encode_feature
+from tidelog.metadata.znodes import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    FEATURE,
+    MalformedZnode,
+    decode_controller,
+    encode_feature,
+)
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import NO_LEADER, BrokerId, ControllerEpoch, TopicId
 from tidelog.ports.clock import Clock
@@ -231,6 +245,17 @@ class Elections:
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)
 
     async def _settle_controller(self, store: StoreClient) -> None:
+        try:
+            await self._look_at_controller(store)
+        except EpochsUsedUp as error:
+            logger.error("no controller is elected: reason=%s", error)
+            await store.exists(CONTROLLER, self._controller_changed)
+            data, _ = await store.get(CONTROLLER_EPOCH, self._controller_changed)
+            # It may have been mended since it was read.
+            self._election_due |= are_epochs_left(data, self._known_controller_epoch())
+
+    async def _look_at_controller(self, store: StoreClient) -> None:
+        """Takes the office where it is free, and begins or ends this broker's term. EpochsUsedUp."""
         try:
             data, stat = await store.get(CONTROLLER, self._controller_changed)
             holder = decode_controller(data)
