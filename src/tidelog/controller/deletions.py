@@ -10,7 +10,7 @@ controller asks all replicas again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,6 +37,8 @@ ASK_AGAIN_MS: Final = 2_000
 NOT_DELETED_YET: Final = frozenset({ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR})
 """A broker's answers that another try may mend: it lacks descriptors or memory, or an error that nothing foresaw."""
 
+NAMED_AND_GIVEN_BY_ID: Final = "The provided topic name maps to an ID that was already supplied."
+
 
 @dataclass(slots=True)
 class _Waiter:
@@ -58,7 +60,10 @@ class Deletions:
     def request(self, turn: ControllerTurn, request_id: int, request: DeleteTopics) -> None:
         """Begins deletions; the answer is given when the last one ends."""
         times = Counter(request.topics)
-        outcomes = [self._check(turn, reference, times[reference], request.quota) for reference in request.topics]
+        twice = _given_both_ways(turn, request.topics)
+        outcomes = [
+            self._check(turn, reference, times[reference], request.quota, twice) for reference in request.topics
+        ]
         doomed = [outcome.name for outcome in outcomes if outcome.error is ErrorCode.NONE and outcome.name is not None]
         for name in doomed:
             if name not in turn.state.deleting:
@@ -122,7 +127,12 @@ class Deletions:
                     turn.tell.stop(broker_id, topic_partition, delete=True)
 
     def _check(
-        self, turn: ControllerTurn, reference: TopicReference, times: int, quota: MutationQuota | None
+        self,
+        turn: ControllerTurn,
+        reference: TopicReference,
+        times: int,
+        quota: MutationQuota | None,
+        twice: Collection[str],
     ) -> DeletedTopic:
         name, topic_id = reference.name, reference.topic_id
         if name is not None and topic_id != ZERO_TOPIC_ID:
@@ -138,6 +148,9 @@ class Deletions:
             error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
         elif not turn.settings.delete_topic_enable:
             error, message = ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled."
+        elif found is not None and found.name in twice:
+            reason = "Duplicate topic id." if name is None else NAMED_AND_GIVEN_BY_ID
+            return DeletedTopic(name, found.topic_id, ErrorCode.INVALID_REQUEST, reason)
         else:
             assert found is not None
             try:
@@ -222,3 +235,10 @@ class Deletions:
         for waiter in [waiter for waiter in self._waiters if not waiter.outstanding]:
             turn.reply(waiter.request_id, waiter.outcomes)
             self._waiters.remove(waiter)
+
+
+def _given_both_ways(turn: ControllerTurn, references: Iterable[TopicReference]) -> set[str]:
+    """Topics that one request gives by name and by id: refused, as others that it gives twice."""
+    given = [each for each in references if each.name is None or each.topic_id == ZERO_TOPIC_ID]
+    by_id = {turn.state.image.topic_names.get(each.topic_id) for each in given if each.name is None}
+    return {each.name for each in given if each.name is not None and each.name in by_id}

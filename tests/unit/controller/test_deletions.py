@@ -207,15 +207,31 @@ def test_two_requests_for_one_deletion_are_both_answered() -> None:
     assert [request_id for request_id, _ in cluster.last.replies] == [7, 8]
 
 
-def test_a_topic_without_replicas_that_is_named_twice() -> None:
-    """A tool has made it so; by name and by id it is one topic."""
+def test_a_topic_without_replicas_goes_at_once() -> None:
+    """A tool has made it so."""
     cluster = Cluster(broker(0))
     cluster.tree.transact(1, [Create("/brokers/topics/t", b'{"version":1,"partitions":{}}')], 0)
     cluster.run(TopicsChanged([cluster.node("t")]))
     topic_id = cluster.controller.image.topics["t"].topic_id
-    delete(cluster, TopicReference("t"), TopicReference(None, topic_id))
-    assert cluster.last.replies == [(7, [DeletedTopic("t", topic_id)] * 2)]
+    delete(cluster, TopicReference("t"))
+    assert cluster.last.replies == [(7, [DeletedTopic("t", topic_id)])]
     assert "/brokers/topics/t" not in cluster.tree.paths()
+
+
+@pytest.mark.row("R08")
+def test_a_topic_that_is_named_and_given_by_its_id_is_refused_as_kafka_does() -> None:
+    """As one that is named twice. Others of the request are deleted."""
+    cluster = cluster_with([0])
+    cluster.make("u", [0])
+    topic_id = cluster.controller.image.topics["t"].topic_id
+    delete(cluster, TopicReference("t"), TopicReference("u"), TopicReference(None, topic_id))
+    cluster.run(ReplicasStopped(BrokerId(0), {TopicPartition("u", 0): ErrorCode.NONE}))
+    [(_, [by_name, other, by_id])] = cluster.last.replies
+    assert (by_name.name, by_name.topic_id, by_name.error) == ("t", topic_id, ErrorCode.INVALID_REQUEST)
+    assert by_name.message == "The provided topic name maps to an ID that was already supplied."
+    assert (by_id.topic_id, by_id.error) == (topic_id, ErrorCode.INVALID_REQUEST)
+    assert other.error is ErrorCode.NONE
+    assert list(cluster.controller.image.topics) == ["t"]
 
 
 def foreign_removal(cluster: Cluster) -> None:
