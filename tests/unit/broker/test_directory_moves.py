@@ -15,6 +15,7 @@ from tests.unit.broker.replica_harness import ReplicaCluster
 
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers.describe_log_dirs import SPACE_MS_MAX
+from tidelog.broker.logs import directory_moves
 from tidelog.broker.logs.directory_moves import DAMAGED_MS_MAX, LAST_BYTES_MAX, RETRY_MS, Moves
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode
@@ -23,6 +24,7 @@ from tidelog.model.identifiers import (
     BrokerId,
     LeaderEpoch,
     PartitionEpoch,
+    TopicId,
     TopicPartition,
     format_topic_id,
 )
@@ -196,7 +198,7 @@ def test_errors(broker: Broker, tmp_path: Path) -> None:
     """As Kafka answers; nothing moves."""
     assert alter(broker, tmp_path / "third") is ErrorCode.LOG_DIR_NOT_FOUND
     assert alter(broker, "second") is ErrorCode.LOG_DIR_NOT_FOUND
-    assert alter(broker, tmp_path / "second", topic="other") is ErrorCode.REPLICA_NOT_AVAILABLE
+    assert alter(broker, tmp_path / "second", topic="other") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert alter(broker, tmp_path / "first") is ErrorCode.NONE
     broker.shell.run_turns()
     assert len(broker.node.moves) == 0
@@ -209,11 +211,30 @@ def test_a_partition_that_is_not_here_yet_is_created_where_it_was_asked_for(
     broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Twice in the second directory, although the first had its turn; tools ask so, and it is no reason to warn."""
+    kind = messages.UpdateMetadataRequest
+    states = [
+        kind.UpdateMetadataPartitionState(partition_index=index, leader=1, isr=[1], replicas=[1]) for index in (0, 1)
+    ]
+    topic_id = TopicId(topic_id_of("u"))
+    broker.tell_brokers([kind.UpdateMetadataTopicState(topic_name="u", topic_id=topic_id, partition_states=states)])
     for index in (0, 1):
         assert alter(broker, tmp_path / "second", "u", index) is ErrorCode.REPLICA_NOT_AVAILABLE
     assert not [each for each in caplog.records if each.levelname == "WARNING" and "not moved" in each.message]
     broker.lead("u", 2)
     assert [broker.replica("u", index).log.owner.path for index in (0, 1)] == [f"{tmp_path}/second"] * 2
+
+
+def test_a_topic_that_is_not_known_yet_is_created_where_it_was_asked_for(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka answers that it does not know the topic, and remembers the directory nevertheless. So many at most are
+    remembered: nothing says that the topics will ever be."""
+    monkeypatch.setattr(directory_moves, "WANTED_MAX", 3)
+    for topic in ("old", "u", "v", "w"):
+        assert alter(broker, tmp_path / "second", topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert list(broker.logs.wanted_directories) == [(topic, 0) for topic in ("u", "v", "w")]
+    broker.lead("u")
+    assert broker.replica("u").log.owner.path == f"{tmp_path}/second"
 
 
 def test_another_directory_is_asked_for_meanwhile(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """AlterReplicaLogDirs: this broker's replicas are to lie in other log directories of it (KIP-113).
 
 Versions 1-2; v2: flexible. The answer comes when the moves have begun; DescribeLogDirs shows how far they are. A
-partition that is not here yet is REPLICA_NOT_AVAILABLE, and will be created in the directory asked for: Kafka's tool
-asks so before it reassigns.
+partition that is not here yet is REPLICA_NOT_AVAILABLE, or UNKNOWN_TOPIC_OR_PARTITION where the cluster has no such
+partition, and will be created in the directory asked for: Kafka's tool asks so before it reassigns.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def handle(
             expected = error.code is ErrorCode.REPLICA_NOT_AVAILABLE
             level = logging.INFO if expected else logging.WARNING
             logger.log(level, "not moved: partition=%s to=%s reason=%s", topic_partition, path, error)
-            outcomes[topic_partition] = error.code
+            is_unknown = expected and node.metadata.image.partition(topic_partition) is None
+            outcomes[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_unknown else error.code
         else:
             outcomes[topic_partition] = ErrorCode.NONE
     return _response(outcomes)

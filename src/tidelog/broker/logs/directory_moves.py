@@ -56,6 +56,9 @@ RETRY_MS: Final = 500
 DAMAGED_MS_MAX: Final = 60_000
 """For so long a move tries to read what is damaged: a bit may have been read wrongly, and rot is repaired by what other
 replicas have (`repairs`)."""
+WANTED_MAX: Final = 100_000
+"""Partitions that are not here whose directory is remembered, the latest: more than a broker has replicas. Kafka
+remembers all that were ever asked for, of topics that never come too."""
 PENDING_TRUNCATION_MS: Final = 20
 """Between two looks at a log that is just being cut."""
 
@@ -145,7 +148,11 @@ class Moves:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {path} is offline")
         replica = self._replicas.get(topic_partition)
         if replica is None:
-            logs.wanted_directories[topic_partition] = directory.path
+            wanted = logs.wanted_directories
+            wanted.pop(topic_partition, None)
+            wanted[topic_partition] = directory.path
+            if len(wanted) > WANTED_MAX:
+                del wanted[next(iter(wanted))]
             raise KafkaError(
                 ErrorCode.REPLICA_NOT_AVAILABLE, f"Partition {topic_partition} is not on this broker: it will be there"
             )
