@@ -17,7 +17,7 @@ from typing import Final, Generic, NamedTuple, TypeVar, cast
 from tidelog.config import jaas, registry
 from tidelog.config.checks import check_broker
 from tidelog.config.jaas import LoginModule
-from tidelog.config.listener_security import listener_of, login_module, resolve
+from tidelog.config.listener_security import MECHANISMS, SASL_PROTOCOLS, listener_of, login_module, resolve
 from tidelog.config.listeners import Listener, parse_listeners, parse_protocol_map
 from tidelog.config.metrics_listener import MetricsListener, parse_metrics_listener
 from tidelog.config.properties import ConfigError, Entry, Problem, entries_of, parse
@@ -298,6 +298,21 @@ class BrokerConfig:
         """A setting as a listener has it: its own (`listener.name.<listener>.<name>`), else the one without prefix."""
         return resolve(self._layers, self.values, listener, name, mechanism)
 
+    @property
+    def mechanism_problem(self) -> str | None:
+        """Why other brokers could not log in here by SASL, in Kafka's words; None where they can, or need not."""
+        name = self.inter_broker_listener_name
+        listener = next((each for each in self.listeners if each.name == name), None)
+        if listener is None or listener.security_protocol not in SASL_PROTOCOLS:
+            return None
+        enabled = cast("tuple[str, ...]", self.of_listener(name, "sasl.enabled.mechanisms"))
+        if self.values["sasl.mechanism.inter.broker.protocol"] in enabled:
+            return None
+        return (
+            "sasl.mechanism.inter.broker.protocol must be included in sasl.enabled.mechanisms when SASL is used for "
+            "inter-broker communication"
+        )
+
     def login_module(self, listener: str, mechanism: str) -> LoginModule | None:
         """What a listener's sasl.jaas.config says for a mechanism; None where it is not set. InvalidJaas."""
         return login_module(self._layers, listener, mechanism)[1]
@@ -473,9 +488,14 @@ def _dynamic_problem(name: str, text: str) -> str | None:
     if not registry.is_dynamic(name):
         return f"Cannot update these configs dynamically: {name}"
     try:
-        setting.parse(text)
+        value = setting.parse(text)
         if setting.name == "sasl.jaas.config" and text:
             jaas.parse(text)
+        if setting.name == "sasl.enabled.mechanisms" and not set(MECHANISMS).intersection(
+            cast("tuple[str, ...]", value)
+        ):
+            advice = f"it must name one of {', '.join(MECHANISMS)}, or nobody could log in"
+            return f"Invalid value {text} for configuration {name}: {advice}"
     except InvalidValue as error:
         return str(error)
     except jaas.InvalidJaas as error:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import PropertyMock
 
 import pytest
 from tests.unit.broker.several import Brokers, brokers_of, run
 
+from tidelog.config.broker_config import BrokerConfig
 from tidelog.controller.requests import AlterOperation
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode
@@ -61,6 +63,19 @@ def test_another_brokers_settings_are_refused(tmp_path: Path) -> None:
                 assert outcomes == [nothing, unexpected(asked, other), nothing]
                 config = brokers.running[asked].config
                 assert config.dynamic_broker == {RETENTION: f"{asked}000"}
+
+    run(check())
+
+
+def test_a_broker_keeps_the_mechanism_by_which_brokers_log_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Kafka's broker does: no other could connect to it any more, and no request would mend it."""
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 1) as brokers:
+            problem = PropertyMock(side_effect=[None, "it must be included"])
+            monkeypatch.setattr(BrokerConfig, "mechanism_problem", problem)
+            (outcome,) = await alter(brokers, 0, broker(0), name="sasl.enabled.mechanisms", value="PLAIN")
+            assert outcome == (ErrorCode.INVALID_REQUEST, "it must be included")
 
     run(check())
 

@@ -295,6 +295,18 @@ def test_passwords_are_hidden() -> None:
             "required, requisite, sufficient or optional",
         ),
         (
+            {"sasl.enabled.mechanisms": ""},
+            False,
+            "Invalid value  for configuration sasl.enabled.mechanisms: it must name one of PLAIN, SCRAM-SHA-256, "
+            "SCRAM-SHA-512, OAUTHBEARER, or nobody could log in",
+        ),
+        (
+            {"listener.name.sasl_ssl.sasl.enabled.mechanisms": "GSSAPI"},
+            False,
+            "Invalid value GSSAPI for configuration listener.name.sasl_ssl.sasl.enabled.mechanisms: it must name one "
+            "of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, or nobody could log in",
+        ),
+        (
             {"log.roll.ms": "-1"},
             True,
             "Invalid value -1 for configuration log.roll.ms: Value must be at least 1",
@@ -312,6 +324,34 @@ def test_changes_are_checked(changes: dict[str, str], cluster_default: bool, sen
     with pytest.raises(ValueError, match=r".") as refused:
         validate_dynamic(changes, cluster_default=cluster_default)
     assert str(refused.value) == sentence
+
+
+def test_mechanisms_that_would_keep_brokers_from_one_another() -> None:
+    """What is altered must enable that by which brokers log in; other listeners need not."""
+    config = BrokerConfig.from_mapping(
+        {
+            "listeners": "SASL_PLAINTEXT://:9092,CLIENTS://:9093",
+            "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
+            "inter.broker.listener.name": "SASL_PLAINTEXT",
+            "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+            "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram."
+            'ScramLoginModule required username="admin" password="x";',
+        }
+    )
+    name = "sasl.enabled.mechanisms"
+    reason = (
+        "sasl.mechanism.inter.broker.protocol must be included in sasl.enabled.mechanisms when SASL is used for "
+        "inter-broker communication"
+    )
+    assert config.mechanism_problem is None
+    assert config.altered({name: "SCRAM-SHA-512"}).mechanism_problem == reason
+    assert config.altered({f"listener.name.sasl_plaintext.{name}": "SCRAM-SHA-512"}).mechanism_problem == reason
+    assert config.altered({"sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512"}).mechanism_problem == reason
+    assert config.altered({f"listener.name.clients.{name}": "SCRAM-SHA-512"}).mechanism_problem is None
+    assert config.altered({name: "SCRAM-SHA-512,SCRAM-SHA-256"}).mechanism_problem is None
+    # Written past AlterConfigs: what would lock everybody out is left out.
+    assert config.altered({name: ""}).of_listener("CLIENTS", name) == ("SCRAM-SHA-256",)
 
 
 def test_ipv6_listeners() -> None:

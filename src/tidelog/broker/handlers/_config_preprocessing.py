@@ -91,5 +91,9 @@ def _unusable(node: Node, event: Change) -> str | None:
         missing = unknown_cordons(node.config.altered(values).values)
         if missing is not None:
             return missing
+    if node.config.mechanism_problem is None:
+        problem = node.config.altered(values).mechanism_problem
+        if problem is not None:
+            return problem
     reason = node.refused_settings(values)
     return None if reason is None else f"Validation of dynamic config update of SSLFactory failed: {reason}"
