@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import socket
 import struct
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -519,6 +520,32 @@ def test_connections_are_counted() -> None:
     assert world.connect("10.0.0.3")[1].aborted
     first.connection_lost(None)
     assert not world.connect("10.0.0.3")[1].closed
+
+
+def test_hosts_with_limits_of_their_own_are_looked_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """max.connections.per.ip.overrides may name hosts, of which connections know the addresses only. One that cannot be
+    looked up is named in the log, and looked up again with the next change of settings."""
+    known: dict[str, list[str]] = {"a.example": ["10.0.0.1", "2001:db8::1"]}
+
+    def look_up(host: str, *arguments: Any, **options: Any) -> list[Any]:
+        if host not in known:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(None, None, None, "", (address, 0)) for address in known[host]]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    world = World(max_connections_per_ip=0, max_connections_per_ip_overrides="a.example:1,b.example:2,10.0.0.9:1")
+    assert not world.connect("10.0.0.1")[1].aborted
+    assert world.connect("10.0.0.1")[1].aborted
+    assert not world.connect("2001:db8::1")[1].aborted
+    assert not world.connect("10.0.0.9")[1].aborted
+    assert world.connect("10.0.0.2")[1].aborted
+    assert "host=b.example" in caplog.text
+    known["b.example"] = ["10.0.0.2"]
+    world.server.configure()
+    assert not world.connect("10.0.0.2")[1].aborted
+    assert world.connect("10.0.0.1")[1].aborted
 
 
 def test_connections_before_the_start_wait_for_it() -> None:

@@ -19,7 +19,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tidelog.broker.descriptors import Descriptors
     from tidelog.broker.peer import Peer
@@ -41,6 +41,11 @@ BROKER_CLIENT_ID: Final = b"broker-"
 """How the client id of a request between brokers begins: `peers.Peers`, and Kafka's own fetchers."""
 _CLIENT_ID_OFFSET: Final = 14
 """Of its bytes in a frame: size, key, version, correlation id and the length of the client id come before it."""
+
+
+def _is_address(host: str) -> bool:
+    """Whether it is written as an address, and not as a host's name."""
+    return ":" in host or host.replace(".", "").isdecimal()
 
 
 class Admissible(Protocol):
@@ -87,6 +92,8 @@ class Admission(Generic[C]):
         self._told_ms: int | None = None
         self._closed = 0
         self._refused = 0
+        self._addresses: dict[str, tuple[str, ...]] = {}
+        """[host] -> its addresses, of those hosts of `max.connections.per.ip.overrides` that were looked up."""
         self.configure()
 
     def configure(self) -> None:
@@ -97,9 +104,26 @@ class Admission(Generic[C]):
         if descriptors is not None:
             self.connections_max = min(self.connections_max, descriptors.connections)
         self.connections_per_ip_max = config.max_connections_per_ip
-        self._per_ip_overrides = config.max_connections_per_ip_overrides
+        self._counts_by_host = config.max_connections_per_ip_overrides
+        self._count_by_address()
         self._broker_listener = config.inter_broker_listener_name
         self._one_listener = len(config.listeners) == 1
+
+    def hosts_to_look_up(self) -> list[str]:
+        """Hosts with limits of their own whose addresses are not known. Connections know of addresses only."""
+        return [host for host in self._counts_by_host if host not in self._addresses and not _is_address(host)]
+
+    def hosts_looked_up(self, found: Mapping[str, tuple[str, ...]]) -> None:
+        """The addresses of hosts are known from now on."""
+        self._addresses.update(found)
+        self._count_by_address()
+
+    def _count_by_address(self) -> None:
+        self._per_ip_overrides = {
+            address: count
+            for host, count in self._counts_by_host.items()
+            for address in self._addresses.get(host, (host,))
+        }
 
     @property
     def taken(self) -> int:

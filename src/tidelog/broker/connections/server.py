@@ -10,6 +10,8 @@ frame slowly, or has it wait behind an earlier request, while other frames wait 
 
 from __future__ import annotations
 
+import logging
+import socket
 from typing import TYPE_CHECKING, Final, cast
 
 from tidelog.broker.client_quotas import client_quotas
@@ -22,7 +24,7 @@ from tidelog.broker.connections.writable_sockets import WritableSockets
 from tidelog.config.listener_security import SASL_PROTOCOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from tidelog.broker.connections.authentication import Authentication
     from tidelog.broker.connections.tls import ListenerTls
@@ -47,6 +49,23 @@ UNREAD_BYTES_MAX: Final = 64 << 20
 HELD_MAX: Final = 1_000
 """Connections over a rate that wait to be reset; further ones are reset at once."""
 _OVER_ITS_RATE: Final = "its address or its listener is over the rate of new connections"
+
+logger: Final = logging.getLogger(__name__)
+
+
+def _addresses_of(hosts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """[host] -> its addresses, of those that can be looked up. It may take seconds."""
+    found = {}
+    for host in hosts:
+        try:
+            entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            logger.warning(
+                "host not looked up: setting=max.connections.per.ip.overrides host=%s reason=%s", host, error
+            )
+        else:
+            found[host] = tuple(dict.fromkeys(str(address[0]) for *_, address in entries))
+    return found
 
 
 class Server:
@@ -104,6 +123,7 @@ class Server:
         self._held: set[Connection] = set()
         """Connections that are about to be reset."""
         self.connections = self.admission.connections
+        self.serving = False
         self.configure()
         self.budget = ByteBudget(self.request_bytes_max, cast(int, config.get("queued.max.request.bytes")), shell.soon)
         self.buffer = bytearray(RECEIVE_BUFFER_SIZE)
@@ -126,7 +146,6 @@ class Server:
         """[listener] -> its TLS, of those that have it."""
         self._sweep: Timer | None = None
         self._stall_check: Timer | None = None
-        self.serving = False
         self.stopping = False
 
     def configure(self) -> None:
@@ -134,11 +153,22 @@ class Server:
         self.idle_ms_max = self._config.connections_max_idle_ms
         self.admission.configure()
         self.rates.configure()
+        if self.serving:
+            self._look_up_hosts()
+
+    def _look_up_hosts(self) -> None:
+        """Has an I/O thread look up the hosts that settings name instead of addresses: each once, as in Kafka."""
+        hosts = self.admission.hosts_to_look_up()
+        if hosts:
+            self.shell.in_pool(lambda: _addresses_of(hosts)).on_complete(
+                lambda found: self.admission.hosts_looked_up(found.result())
+            )
 
     def start(self, dispatcher: Dispatcher) -> None:
         """Begins to serve, first the clients that have connected already."""
         self.dispatcher = dispatcher
         self.serving = True
+        self._look_up_hosts()
         for connection in self.connections:
             connection.begin()
         self._sweep_later()
