@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from tests.unit.broker.harness import Broker
 
+from tidelog.broker.deferred import Deferred
 from tidelog.controller.requests import CreatedTopic, DeletedTopic
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicId
@@ -94,3 +96,52 @@ def test_an_id_that_is_not_known_yet_cannot_be_deleted_without_the_right(broker:
     as_alice(broker, [(ResourceType.CLUSTER, CLUSTER_NAME, Operation.DELETE)])
     (deleted,) = broker.ask(ApiKey.DELETE_TOPICS, DELETE_TOPICS_VERSION, request).responses
     assert (deleted.name, deleted.error_code) == ("secret", ErrorCode.NONE)
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("resource_type_filter", "Unknown patternFilter."),
+        ("pattern_type_filter", "Unknown patternFilter."),
+        ("operation", "Unknown entryFilter."),
+        ("permission_type", "Unknown entryFilter."),
+    ],
+)
+def test_a_filter_of_acls_with_a_code_of_a_later_version_is_refused(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, field: str, message: str
+) -> None:
+    """As in Kafka: a client that hears of no error would take it for done. The other filters are carried out."""
+    as_alice(broker, [(ResourceType.CLUSTER, CLUSTER_NAME, Operation.ALTER)])
+    changed: list[ResourcePattern] = []
+
+    class Security:
+        authorizer = broker.peer.authorizer
+
+        def caught_up(self) -> Deferred[None]:
+            return Deferred.of(None)
+
+        def change_acls(self, pattern: ResourcePattern, change: object) -> Deferred[None]:
+            changed.append(pattern)
+            return Deferred.of(None)
+
+    monkeypatch.setattr(broker.node, "_security", Security())
+    kind = messages.DeleteAclsRequest.DeleteAclsFilter
+    everything: dict[str, Any] = {
+        "resource_type_filter": 1,
+        "pattern_type_filter": 1,
+        "operation": 1,
+        "permission_type": 1,
+        "resource_name_filter": None,
+        "principal_filter": None,
+        "host_filter": None,
+    }
+    filters = [kind(**{**everything, field: 99}), kind(**everything)]
+    answer = broker.ask(ApiKey.DELETE_ACLS, 3, messages.DeleteAclsRequest(filters=filters))
+    refused, done = answer.filter_results
+    assert (refused.error_code, refused.error_message, refused.matching_acls) == (
+        ErrorCode.INVALID_REQUEST,
+        message,
+        [],
+    )
+    assert (done.error_code, len(done.matching_acls)) == (ErrorCode.NONE, 1)
+    assert changed == [ResourcePattern(ResourceType.CLUSTER, CLUSTER_NAME)]

@@ -15,7 +15,8 @@ from tidelog.broker.handlers._acls import change, filter_of, require_authorizer
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
-from tidelog.security.access import Operation
+from tidelog.security.access import Operation, ResourceType
+from tidelog.security.acls import ANY, MATCH, PatternType, Permission
 
 if TYPE_CHECKING:
     from tidelog.broker.cluster.stored_security import AclChange
@@ -40,7 +41,8 @@ def handle(
 
 
 def _delete(node: Node, authorizer: Authorizer, filters: list[AclFilter]) -> Deferred[messages.DeleteAclsResponse]:
-    selected = [authorizer.select(wanted) for wanted in filters]
+    refusals = [_refusal(wanted) for wanted in filters]
+    selected = [[] if refused else authorizer.select(wanted) for wanted, refused in zip(filters, refusals, strict=True)]
     gone: dict[ResourcePattern, set[AclEntry]] = {}
     for bindings in selected:
         for binding in bindings:
@@ -51,14 +53,24 @@ def _delete(node: Node, authorizer: Authorizer, filters: list[AclFilter]) -> Def
         by_pattern = dict(zip(gone, failures, strict=True))
         results = [
             _Result(
-                error_message=None,
+                error_code=ErrorCode.NONE if refused is None else ErrorCode.INVALID_REQUEST,
+                error_message=refused,
                 matching_acls=[_matching(binding, by_pattern[binding.pattern]) for binding in bindings],
             )
-            for bindings in selected
+            for bindings, refused in zip(selected, refusals, strict=True)
         ]
         return messages.DeleteAclsResponse(filter_results=results)
 
     return deleted.then(answer)
+
+
+def _refusal(wanted: AclFilter) -> str | None:
+    """Why a filter is refused, in Kafka's words: it has a code that a later version may know."""
+    if wanted.resource_type not in (ANY, *ResourceType) or wanted.pattern_type not in (ANY, MATCH, *PatternType):
+        return "Unknown patternFilter."
+    if wanted.operation not in (ANY, *Operation) or wanted.permission not in (ANY, *Permission):
+        return "Unknown entryFilter."
+    return None
 
 
 def _without(entries: set[AclEntry]) -> AclChange:
