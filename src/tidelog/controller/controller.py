@@ -135,6 +135,15 @@ class Controller:
         """How often this controller made a leader of a replica that was not in sync."""
         return self._state.unclean_elections
 
+    @property
+    def awaiting_deletions(self) -> int:
+        """Requests that wait until their topics are gone."""
+        return self._deletions.awaited
+
+    def forget(self, request_id: int) -> None:
+        """A request was answered, or its sender waits no longer: a deletion may wait for a broker for days."""
+        self._deletions.forget(request_id)
+
     def load(self, records: Iterable[Record], topic_ids: Mapping[str, TopicId] | None = None) -> None:
         """Takes in what the store holds, parents before children, and the registered brokers.
 

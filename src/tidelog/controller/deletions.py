@@ -44,7 +44,6 @@ NAMED_AND_GIVEN_BY_ID: Final = "The provided topic name maps to an ID that was a
 class _Waiter:
     """A DeleteTopics that is to be answered when its topics are gone."""
 
-    request_id: int
     outcomes: list[DeletedTopic]
     outstanding: set[str]
 
@@ -55,7 +54,8 @@ class Deletions:
     def __init__(self) -> None:
         self._to_stop: dict[str, dict[BrokerId, set[TopicPartition]]] = {}
         """By topic and broker: replicas that are not known to be gone."""
-        self._waiters: list[_Waiter] = []
+        self._waiters: dict[int, _Waiter] = {}
+        """By request."""
 
     def request(self, turn: ControllerTurn, request_id: int, request: DeleteTopics) -> None:
         """Begins deletions; the answer is given when the last one ends."""
@@ -68,9 +68,18 @@ class Deletions:
         for name in doomed:
             if name not in turn.state.deleting:
                 turn.write(Create(delete_topic_path(name)), Fence.NONE)
-        self._waiters.append(_Waiter(request_id, outcomes, set(doomed)))
+        self._waiters[request_id] = _Waiter(outcomes, set(doomed))
         self._start(turn, doomed)
         self._answer(turn)
+
+    @property
+    def awaited(self) -> int:
+        """Requests that wait for deletions to end."""
+        return len(self._waiters)
+
+    def forget(self, request_id: int) -> None:
+        """The request is not awaited any more; what it asked for goes on."""
+        self._waiters.pop(request_id, None)
 
     def mark(self, turn: ControllerTurn, event: DeletionsRequested) -> None:
         """Takes over marks that a tool set; those of unknown topics, or while deletion is disabled, are wiped away."""
@@ -230,11 +239,10 @@ class Deletions:
         turn.write(Delete(topic_path(topic)))
 
     def _answer(self, turn: ControllerTurn) -> None:
-        for waiter in self._waiters:
+        for waiter in self._waiters.values():
             waiter.outstanding.intersection_update(turn.state.deleting)
-        for waiter in [waiter for waiter in self._waiters if not waiter.outstanding]:
-            turn.reply(waiter.request_id, waiter.outcomes)
-            self._waiters.remove(waiter)
+        for request_id in [id for id, waiter in self._waiters.items() if not waiter.outstanding]:
+            turn.reply(request_id, self._waiters.pop(request_id).outcomes)
 
 
 def _given_both_ways(turn: ControllerTurn, references: Iterable[TopicReference]) -> set[str]:

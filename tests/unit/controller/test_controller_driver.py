@@ -1416,6 +1416,28 @@ def test_a_request_that_takes_too_long_is_told_so() -> None:
     run(scenario)
 
 
+def test_a_deletion_that_waits_keeps_no_request_that_is_not_awaited_any_more() -> None:
+    """Its broker is away for days, and a client asks for it again and again."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        await driver.elections.serve(CreateTopics([NewTopic("t", 1, 1)]))
+        harness.held[0, ApiKey.STOP_REPLICA] = asyncio.Event()
+        for _ in range(3):
+            with pytest.raises(KafkaError, match="REQUEST_TIMED_OUT"):
+                await driver.elections.serve(DeleteTopics([TopicReference("t")]), timeout_ms=50)
+        assert driver.elections.controller is not None
+        assert driver.elections.controller.awaiting_deletions == 0
+        last = asyncio.ensure_future(driver.elections.serve(DeleteTopics([TopicReference("t")])))
+        await eventually(lambda: driver.elections.controller.awaiting_deletions == 1)
+        harness.held[0, ApiKey.STOP_REPLICA].set()
+        assert [outcome.error for outcome in await last] == [ErrorCode.NONE]
+        assert driver.elections.controller.awaiting_deletions == 0
+        await driver.close()
+
+    run(scenario)
+
+
 def test_settings_are_replaced_while_it_runs() -> None:
     """num.partitions, for instance."""
 

@@ -162,6 +162,7 @@ class Term:
     def _forget(self, pending: Pending) -> None:
         """It is answered. One that timed out in the queue is not kept: without a store nothing is taken out of it."""
         self._pending.pop(pending.id, None)
+        self.controller.forget(pending.id)
         if pending.queued is not None:
             self._events.remove(pending.queued)
             pending.queued = None
