@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from tests.waiting import eventually
 
-from tidelog.broker.cluster import controller_term
+from tidelog.broker.cluster import broker_channel, controller_term
 from tidelog.broker.cluster.controller_driver import ControllerDriver
 from tidelog.broker.cluster.membership import CHANGE_NOTIFICATION_AGE_MS_MAX, Membership, generate_broker_id
+from tidelog.controller import deletions
 from tidelog.controller.events import LogEndsDue
 from tidelog.controller.requests import (
     AlterConfigs,
@@ -134,6 +135,8 @@ class Harness:
         """By broker: topics of which it answers that their directory failed."""
         self.refusals: dict[int, ErrorCode] = {}
         """By broker: its answer to the orders for each partition."""
+        self.whole_refusals: dict[int, ErrorCode] = {}
+        """By broker: its answer to orders as a whole."""
         self.held: dict[tuple[int, int], asyncio.Event] = {}
         """By broker and API: what its answers wait for."""
         self.changed: list[tuple[int, ConfigResource, Mapping[str, str]]] = []
@@ -177,6 +180,8 @@ class Harness:
     def answer(self, broker_id: int, key: int, message: Any) -> Any:
         if key == ApiKey.STOP_REPLICA:
             response = messages.StopReplicaResponse
+            if broker_id in self.whole_refusals:
+                return response(error_code=self.whole_refusals[broker_id])
             errors = [
                 response.StopReplicaPartitionError(
                     topic_name=topic.topic_name, partition_index=state.partition_index, error_code=0
@@ -188,6 +193,8 @@ class Harness:
         if key == ApiKey.LEADER_AND_ISR:
             broken = self.storage_errors.get(broker_id, set())
             answer = messages.LeaderAndIsrResponse
+            if broker_id in self.whole_refusals:
+                return answer(error_code=self.whole_refusals[broker_id])
             return answer(
                 topics=[
                     answer.LeaderAndIsrTopicError(
@@ -790,6 +797,46 @@ def test_what_old_tools_write_is_carried_out() -> None:
         assert tree.children("/brokers/topics")[0] == []
         assert tree.children("/config/topics")[0] == []
         await tool.close()
+        await driver.close()
+
+    run(scenario)
+
+
+def test_a_broker_that_fails_at_whole_orders_is_followed_by_one_that_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An order that is given up is not lost: what the broker was to lead with it, another member of the ISR leads."""
+    monkeypatch.setattr(broker_channel, "REFUSALS_MAX", 2)
+
+    async def scenario(harness: Harness) -> None:
+        first, _ = await harness.broker(0)
+        second, _ = await harness.broker(1)
+        await eventually(lambda: first.elections.image is not None and len(first.elections.image.brokers) == 2)
+        harness.whole_refusals[1] = ErrorCode.UNKNOWN_SERVER_ERROR
+        new = [NewTopic("t", assignment=[(0, [1, 0])]), NewTopic("u", assignment=[(0, [1])])]
+        await first.elections.serve(CreateTopics(new))
+        image = first.elections.image
+        assert image is not None
+        await eventually(lambda: image.topics["t"].partitions[0].leader == 0)
+        assert image.topics["u"].partitions[0].leader == 1, "No other could."
+        await second.close()
+        await first.close()
+
+    run(scenario)
+
+
+@pytest.mark.row("R08")
+def test_a_broker_that_fails_at_a_whole_deletion_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topic would stay in deletion until it registers anew."""
+    monkeypatch.setattr(broker_channel, "REFUSALS_MAX", 0)
+    monkeypatch.setattr(deletions, "ASK_AGAIN_MS", 10)
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        await driver.elections.serve(CreateTopics([NewTopic("t", 1, 1)]))
+        harness.whole_refusals[0] = ErrorCode.UNKNOWN_SERVER_ERROR
+        deleted = asyncio.ensure_future(driver.elections.serve(DeleteTopics([TopicReference("t")])))
+        await eventually(lambda: (0, ApiKey.STOP_REPLICA) in harness.kinds())
+        del harness.whole_refusals[0]
+        assert [outcome.error for outcome in await deleted] == [ErrorCode.NONE]
         await driver.close()
 
     run(scenario)

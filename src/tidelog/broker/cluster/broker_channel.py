@@ -135,9 +135,20 @@ class Channel:
                 refusals += code not in NOT_YET
                 if code in REFUSED_FOR_GOOD or refusals > REFUSALS_MAX:
                     logger.warning("request refused: broker=%d api=%d error=%d", self._broker_id, send.key, code)
+                    if code not in REFUSED_FOR_GOOD:
+                        self._gave_up(send)
                     return None
             await asyncio.sleep(delay_ms / 1000)
             delay_ms = min(2 * delay_ms, RETRY_DELAY_MS_MAX)
+
+    def _gave_up(self, send: Send) -> None:
+        """The broker fails to carry out a request. Partitions would keep a leader that does not lead, or a topic that
+        is to go."""
+        if send.key == ApiKey.LEADER_AND_ISR:
+            self._post(ReplicasPostponed(self._broker_id, _partitions_of(send.message)))
+        elif send.key == ApiKey.STOP_REPLICA:
+            errors = dict.fromkeys(_doomed(send.message), ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._post(ReplicasStopped(self._broker_id, errors))
 
     def _take(self, send: Send, response: Any) -> None:
         """Turns what a broker answered into events."""
@@ -160,14 +171,28 @@ class Channel:
             self._post(LogEndsLearned(self._broker_id, _log_ends(response)))
 
 
-def _deletions(request: Any, response: Any) -> dict[TopicPartition, ErrorCode]:
-    """What a StopReplica response says of the replicas that were to be deleted, not of those that only stop."""
-    doomed = {
+def _partitions_of(request: Any) -> list[TopicPartition]:
+    """All partitions of a LeaderAndIsr request."""
+    return [
+        TopicPartition(topic.topic_name, state.partition_index)
+        for topic in request.topic_states
+        for state in topic.partition_states
+    ]
+
+
+def _doomed(request: Any) -> list[TopicPartition]:
+    """The partitions of a StopReplica request whose replicas are to be deleted."""
+    return [
         TopicPartition(topic.topic_name, state.partition_index)
         for topic in request.topic_states
         for state in topic.partition_states
         if state.delete_partition
-    }
+    ]
+
+
+def _deletions(request: Any, response: Any) -> dict[TopicPartition, ErrorCode]:
+    """What a StopReplica response says of the replicas that were to be deleted, not of those that only stop."""
+    doomed = set(_doomed(request))
     answers = (
         (TopicPartition(error.topic_name, error.partition_index), ErrorCode(error.error_code))
         for error in response.partition_errors
