@@ -137,15 +137,12 @@ class Cluster:
         of one `owner` where that is named."""
         key = (address, purpose, owner)
         known = self._connections.get(key)
-        if known is not None and not known.closed and not known.is_expiring:
+        if known is not None and not known.closed:
             return known
         deadline = self.routing.deadline(timeout_s)
         # Others' attempts to connect take no more than our own time: a broker that hangs is left by all at once.
         async with in_turn(self._connecting.setdefault(key, asyncio.Lock()), deadline, f"{address} does not answer"):
             connection = self._connections.get(key)
-            if connection is not None and connection.is_expiring:
-                connection.retire()
-                connection = None
             if connection is None or connection.closed:
                 throttles = self.routing.throttles
                 connection = self._connections[key] = await self._open(address, deadline.remaining_s, throttles)

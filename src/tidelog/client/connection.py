@@ -3,6 +3,10 @@
 Bytes are received in place: into a small buffer for the size of each frame, then into one that the frame fills
 exactly (`frame_buffers`), so that record batches are never copied on the way in. Writing waits while the transport has
 more than its high-water mark unsent, and at most `IN_FLIGHT_MAX` requests await their answers: both ways are bounded.
+
+Where the broker ends sessions (connections.max.reauth.ms), the first request after most of one has passed begins
+another authentication on the same connection (KIP-368), and is sent after it: a group's coordinator and a share
+session are known by their connection.
 """
 
 from __future__ import annotations
@@ -14,13 +18,16 @@ from typing import Any, Final, cast
 
 from tidelog.client.addresses import Address
 from tidelog.client.errors import AuthenticationError, ClientError, ConnectionFailed, InvalidResponse, RequestTimedOut
-from tidelog.client.exchange import SESSION_SHARE, SIZE_PREFIX, Exchange
+from tidelog.client.exchange import SASL_HANDSHAKE_VERSION, SESSION_SHARE, SIZE_PREFIX, Exchange
 from tidelog.client.frame_buffers import FrameBuffers
 from tidelog.client.security import ClientSecurity, refused_by_alert, tls_error
 from tidelog.client.throttles import Throttles
+from tidelog.security.mechanisms import SaslError
 
 IN_FLIGHT_MAX: Final = 128
 """Requests without an answer a connection; brokers answer in order, so more would only wait there."""
+RENEWAL_S: Final = 30.0
+"""How long another authentication may take, with the answers that it waits behind."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -39,8 +46,11 @@ class Connection(asyncio.BufferedProtocol):
         self._throttles = throttles
         self.closed = False
         self._exchange = Exchange(client_id, str(address), security.log_in() if security is not None else None)
+        self._security = security
         self._renew_at_s: float | None = None
-        self._is_retired = False
+        """From when on the next request begins another authentication, in monotonic seconds; None: never."""
+        self._renewal: asyncio.Task[None] | None = None
+        """The authentication that is under way: the broker takes no other request meanwhile."""
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._hello: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -99,20 +109,6 @@ class Connection(asyncio.BufferedProtocol):
         return self._exchange.versions
 
     @property
-    def is_expiring(self) -> bool:
-        """Whether the broker will soon want another authentication: a new connection is to take over."""
-        return self._renew_at_s is not None and time.monotonic() >= self._renew_at_s
-
-    def retire(self) -> None:
-        """Closes the connection once what is under way is answered; nothing more is asked by it."""
-        self._is_retired = True
-        self._close_if_retired()
-
-    def _close_if_retired(self) -> None:
-        if self._is_retired and not self._waiting:
-            self.close()
-
-    @property
     def features(self) -> dict[str, int]:
         """What the cluster has agreed on, [feature] -> level."""
         return self._exchange.features
@@ -139,7 +135,7 @@ class Connection(asyncio.BufferedProtocol):
             await asyncio.sleep(pause_s)
         try:
             async with asyncio.timeout(timeout_s) as limit, self._slots:
-                await self._writable.wait()
+                await self._ready()
                 future = self._send(message, version)
                 if is_large:
                     self._large = limit, timeout_s
@@ -152,6 +148,48 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             if is_large:
                 self._large = None
+
+    async def _ready(self) -> None:
+        """Waits until the transport takes more, and the session has time left; at once where the connection ended."""
+        while True:
+            await self._writable.wait()
+            due = self._renew_at_s is not None and time.monotonic() >= self._renew_at_s
+            if self._renewal is None and due and not self.closed:
+                self._renewal = asyncio.create_task(self._renew())
+            if self._renewal is None:
+                return
+            # The request that began it may be cancelled: others wait for it, too.
+            await asyncio.shield(self._renewal)
+
+    async def _renew(self) -> None:
+        """Authenticates anew. Where that fails the connection ends: what waits can be asked by another one."""
+        assert self._security is not None
+        try:
+            async with asyncio.timeout(RENEWAL_S):
+                prepare = self._security.preparation()
+                if prepare is not None:
+                    await asyncio.to_thread(prepare)
+                log_in = self._security.log_in()
+                assert log_in is not None
+                request: Any = log_in.first()
+                version: int | None = SASL_HANDSHAKE_VERSION
+                while request is not None:
+                    answer = self._send(request, version)
+                    assert answer is not None
+                    request, version = log_in.answered(await answer), None
+                self._stands(log_in.session_lifetime_ms)
+        except TimeoutError:
+            self._fail(RequestTimedOut(f"{self.address} did not authenticate this client anew within {RENEWAL_S:g} s"))
+        except SaslError as error:
+            self._fail(AuthenticationError(f"{self.address}: {error}"))
+        except ClientError as error:
+            self._fail(error)
+        finally:
+            self._renewal = None
+
+    def _stands(self, lifetime_ms: int) -> None:
+        """The client has authenticated, for so long; 0: for ever."""
+        self._renew_at_s = time.monotonic() + lifetime_ms * SESSION_SHARE / 1000 if lifetime_ms else None
 
     def _send(self, message: Any, version: int | None) -> asyncio.Future[Any] | None:
         if self._error is not None or self._transport is None or self.closed:
@@ -239,8 +277,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._hello.done():
             again = self._exchange.hello_answered(frame)
             if again is None:
-                if self._exchange.session_lifetime_ms:
-                    self._renew_at_s = time.monotonic() + self._exchange.session_lifetime_ms * SESSION_SHARE / 1000
+                self._stands(self._exchange.session_lifetime_ms)
                 self._hello.set_result(None)
             elif self._transport is not None:
                 self._transport.write(again)
@@ -251,4 +288,3 @@ class Connection(asyncio.BufferedProtocol):
         future = self._waiting.pop(correlation_id, None)
         if future is not None and not future.done():
             future.set_result(message)
-        self._close_if_retired()

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from tidelog import cli
-from tidelog.client.addresses import Address
+from tidelog.client.addresses import Address, parse_bootstrap
 from tidelog.client.blocking import BlockingCluster
 from tidelog.client.blocking_connection import BlockingConnection
 from tidelog.client.cluster import Cluster as ClientCluster
 from tidelog.client.connection import Connection
-from tidelog.client.errors import AuthenticationError, UnsupportedSecurity
+from tidelog.client.errors import AuthenticationError, ConnectionFailed, UnsupportedSecurity
 from tidelog.client.security import ClientSecurity
+from tidelog.protocol import messages
 from tidelog.security.sasl_client import TokenSource
 from tidelog.testing import Cluster
 
@@ -27,7 +28,7 @@ SETTINGS = {
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
     "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{PLAIN} user_alice="hunter2";',
     "connection.failed.authentication.delay.ms": "10",
-    "connections.max.reauth.ms": "600",
+    "connections.max.reauth.ms": "3600000",
 }
 PROPERTIES = {
     "security.protocol": "SASL_PLAINTEXT",
@@ -61,9 +62,57 @@ def test_blocking_and_asyncio_clusters_authenticate(address: str) -> None:
         async with ClientCluster(address, security=ClientSecurity.from_properties(PROPERTIES)) as cluster:
             await cluster.run(cluster.routing.refresh(None, cluster.routing.deadline()))
             (first,) = cluster._connections.values()
-            first._renew_at_s = 0.0
+            await renews(first)
             await cluster.run(cluster.routing.refresh(None, cluster.routing.deadline()))
-            assert first.closed
+            assert list(cluster._connections.values()) == [first]
+
+    asyncio.run(ask())
+
+
+async def renews(connection: Connection) -> None:
+    """A connection authenticates anew, once, before requests that come together; all are answered on it."""
+    connection._renew_at_s = 0.0
+    sent = connection._exchange._last_id
+    requests = [messages.MetadataRequest(topics=[]) for _ in range(3)]
+    answers = await asyncio.gather(*(connection.request(request, timeout_s=180) for request in requests))
+    assert all(answer.brokers for answer in answers)
+    assert not connection.closed
+    assert connection._renew_at_s
+    assert connection._exchange._last_id == sent + 5, "SaslHandshake, SaslAuthenticate, and the requests"
+
+
+def test_a_connection_of_its_own_authenticates_anew(address: str) -> None:
+    """Those to coordinators, and of share sessions, which end with their connection (KIP-368). A request that is
+    given up meanwhile leaves the others theirs."""
+
+    async def ask() -> None:
+        async with ClientCluster(address, security=ClientSecurity.from_properties(PROPERTIES)) as cluster:
+            connection = await cluster.open(parse_bootstrap(address)[0])
+            connection._renew_at_s = 0.0
+            given_up = asyncio.create_task(connection.request(messages.MetadataRequest(topics=[]), timeout_s=180))
+            other = asyncio.create_task(connection.request(messages.MetadataRequest(topics=[]), timeout_s=180))
+            await asyncio.sleep(0)
+            given_up.cancel()
+            assert (await other).brokers
+            assert given_up.cancelled()
+            assert not connection.closed
+            connection.close()
+
+    asyncio.run(ask())
+
+
+def test_a_refused_renewal_ends_the_connection(address: str) -> None:
+    """Before the request was sent: it can be asked again by another connection, which tells what is wrong."""
+
+    async def ask() -> None:
+        async with ClientCluster(address, security=ClientSecurity.from_properties(PROPERTIES)) as cluster:
+            connection = await cluster.open(parse_bootstrap(address)[0])
+            connection._renew_at_s = 0.0
+            connection._security = ClientSecurity.from_properties({**PROPERTIES, "sasl.password": "wrong"})
+            with pytest.raises(ConnectionFailed, match="nvalid"):
+                await connection.request(messages.MetadataRequest(topics=[]), timeout_s=180)
+            assert connection.closed
+            assert connection._renewal is None
 
     asyncio.run(ask())
 

@@ -50,25 +50,6 @@ async def test_requests_are_pipelined_and_paired() -> None:
         connection.close()
 
 
-async def test_a_retired_connection_closes_with_its_last_answer() -> None:
-    """Another one has taken over, which alone is closed with the cluster."""
-    may_go = threading.Event()
-
-    def hold(request: Any, version: int) -> Any:
-        assert may_go.wait(180)
-        return messages.ListOffsetsResponse(topics=[])
-
-    with ScriptedBroker({ApiKey.LIST_OFFSETS: hold}) as broker:
-        connection = await connect(broker)
-        asked = asyncio.create_task(connection.request(question()))
-        await eventually(lambda: bool(broker.asked(ApiKey.LIST_OFFSETS)))
-        connection.retire()
-        assert not connection.closed
-        may_go.set()
-        assert (await asked).topics == []
-        assert connection.closed
-
-
 def _topic(name: str) -> Any:
     return messages.MetadataRequest.MetadataRequestTopic(name=name)
 
