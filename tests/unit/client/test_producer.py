@@ -18,7 +18,14 @@ from tests.waiting import eventually
 
 from tidelog.client.addresses import Address
 from tidelog.client.cluster import Cluster
-from tidelog.client.errors import BatchRefused, ConnectionFailed, ProducerClosed, RefusedWithBatch, RequestTimedOut
+from tidelog.client.errors import (
+    BatchRefused,
+    ConnectionFailed,
+    ProducerClosed,
+    RefusedWithBatch,
+    RequestTimedOut,
+    TransactionFailed,
+)
 from tidelog.client.operations import Purpose
 from tidelog.client.partitioners import InvalidPartition, Partitions, partition_for_key
 from tidelog.client.producer import Producer, ProducerSettings, sender
@@ -374,6 +381,56 @@ async def test_a_batch_that_is_too_large_is_split() -> None:
             await producer.flush()
             assert (await after.place()).offset == 39
         assert [record.value for record in broker.records(0)] == [*values[:17], *values[18:], b"after it"]
+
+
+async def test_a_record_above_max_request_size_fails_alone() -> None:
+    """A broker would close the connection again and again, with what others wait for on it."""
+    settings = ProducerSettings(max_request_size=1_036, buffer_memory=500)
+    with LogBroker(partitions=1) as broker:
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, settings) as producer:
+            first = await producer.send("t", bytes(1_000))
+            large = await producer.send("t", bytes(1_001))
+            last = await producer.send("t", b"last")
+            assert (await first.place()).offset == 0
+            assert (await last.place()).offset == 1
+            with pytest.raises(KafkaError, match="record of 1037 bytes for topic 't'") as caught:
+                await large.place()
+            assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+            assert (producer.statistics.records_failed, producer.statistics.bytes_waiting) == (1, 0)
+            with pytest.raises(KafkaError, match="max_request_size, 1036"):
+                await producer.flush()
+        assert len(broker.records(0)) == 2
+
+
+async def test_requests_are_kept_below_max_request_size() -> None:
+    """Batches of several partitions go together only as far as they fit; a batch does not grow beyond it."""
+    with LogBroker(partitions=4) as broker:
+        async with (
+            Cluster(broker.bootstrap) as cluster,
+            Producer(cluster, ProducerSettings(max_request_size=3_000, linger_ms=60_000)) as producer,
+        ):
+            for number in range(16):
+                await producer.send("t", bytes(900), partition=number % 4)
+        sizes = [
+            sum(len(entry.records) for topic in request.topic_data for entry in topic.partition_data)
+            for request in broker.asked(ApiKey.PRODUCE)
+        ]
+        assert max(sizes) <= 3_000
+        assert sum(len(broker.records(partition)) for partition in range(4)) == 16
+
+
+async def test_a_record_above_max_request_size_breaks_its_transaction() -> None:
+    """It can only be aborted, as where a broker refuses a record."""
+    with GroupBroker(partitions=1) as broker:
+        settings = ProducerSettings(max_request_size=100, transactional_id="x")
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, settings) as producer:
+            await producer.begin()
+            await producer.send("t", b"small")
+            await producer.send("t", bytes(100))
+            with pytest.raises(TransactionFailed, match="max_request_size"):
+                await producer.commit()
+            await producer.abort()
+        assert not broker.records(0)
 
 
 async def test_a_batch_that_is_larger_than_a_segment_is_split() -> None:

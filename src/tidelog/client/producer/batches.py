@@ -229,6 +229,15 @@ SEQUENCES: Final = 2**31
 """Sequence numbers wrap to 0 here."""
 
 
+def failed(topic: str, error: KafkaError) -> Delivery:
+    """The fate of a record that is not sent."""
+    batch = Batch(TopicPartition(topic, -1), 0.0, 0.0)
+    batch.count = 1
+    batch.done.set_exception(error)
+    batch.done.exception()  # Marks it as seen: flush tells of it if the delivery is not awaited.
+    return Delivery(batch, 0)
+
+
 def leaderless(topic_partition: TopicPartition) -> KafkaError:
     """Why a batch cannot be sent now."""
     return partition_error(topic_partition, ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader now")

@@ -77,7 +77,8 @@ class Producer:
             idempotent = True
             self._transactions = TransactionManager(cluster, chosen.transactional_id, chosen.transaction_timeout_ms)
         acks = ACKS_ALL if idempotent else chosen.acks
-        self._settings = dataclasses.replace(chosen, idempotent=idempotent, acks=acks)
+        batch_size = min(chosen.batch_size, chosen.max_request_size)
+        self._settings = dataclasses.replace(chosen, idempotent=idempotent, acks=acks, batch_size=batch_size)
         self._sender = Sender(cluster, self._settings, self._transactions)
         self._sender.on_turn = self._tell_loads
         self._make_partitioner = partitioner_factory(chosen.partitioner)
@@ -142,7 +143,8 @@ class Producer:
 
         `partition` None: where the settings' partitioner says. `timestamp` is in ms since 1970, None: now. TypeError or
         ValueError for what is no record, KafkaError when the topic or the partition does not exist, InvalidPartition
-        where a user's own partitioner errs, ProducerClosed after the end.
+        where a user's own partitioner errs, ProducerClosed after the end. A record that is larger than
+        `max_request_size` has failed, with MESSAGE_TOO_LARGE, as if a broker had refused it.
         """
         if timestamp is None and key is None and not headers and type(value) is bytes:
             # The plainest records are nearly all: `_checked` would say the same, later.
@@ -157,6 +159,8 @@ class Producer:
             view = await self._waited(self._find_topic(topic))
         if type(partition) is int and partition not in view.partitions and partition >= 0:
             view = await self._waited(self._look_again(view))
+        if size > self._settings.max_request_size:
+            return sender.refuse(topic, size)
         statistics = sender.statistics
         if statistics.bytes_waiting + size > self._settings.buffer_memory:
             await self._waited(self._wait_for_room(size))

@@ -27,7 +27,7 @@ from tidelog.client.errors import (
 )
 from tidelog.client.exchange import ByVersion
 from tidelog.client.operations import Call, Purpose
-from tidelog.client.producer.batches import NO_IDENTITY, Batch, Identity, leaderless, refused
+from tidelog.client.producer.batches import NO_IDENTITY, Batch, Delivery, Identity, failed, leaderless, refused
 from tidelog.client.producer.partition_queue import PartitionQueue
 from tidelog.client.producer.settings import ProducerSettings
 from tidelog.client.producer.topics_in_use import TopicsInUse
@@ -46,7 +46,9 @@ DEPOSED_S_MAX: Final = 5.0
 """How long a leader is not believed that finds a batch out of sequence which may be in the log. It may have been
 deposed without knowing, and lack what was acknowledged since; the present leader takes the batch, or knows it."""
 REQUEST_BYTES_MAX: Final = 16 << 20
-"""Bytes of batches in one request, but always one batch."""
+"""Bytes of batches in one request, where max_request_size is not less, but always one batch."""
+BATCH_OVERHEAD_MAX: Final = 512
+"""Bytes that a request takes for a batch beside its records: its header, and the names of topic and partition."""
 EPOCH_MAX: Final = 2**15 - 1
 IDLE_S_MAX: Final = 3600.0
 
@@ -188,6 +190,18 @@ class Sender:
         queue.close()
         self._wake.set()
 
+    def refuse(self, topic: str, size: int) -> Delivery:
+        """Fails a record that is too large for a request, at once: others are not touched by it."""
+        settings = self._settings
+        text = f"a record of {size} bytes for topic '{topic}' is above the producer's max_request_size"
+        error = KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{text}, {settings.max_request_size}").about(topic=topic)
+        self.statistics.records_sent += 1
+        self.statistics.records_failed += 1
+        self.failure = self.failure or error
+        if self._transactions is not None:
+            self._transactions.break_off(error)
+        return failed(topic, error)
+
     async def flush(self) -> None:
         """Waits until every record sent so far is acknowledged or has failed, whatever else is sent meanwhile."""
         waiting = {batch.done for queue in self._active.values() for batch in queue.all_batches}
@@ -280,6 +294,7 @@ class Sender:
         """What is ready, by leader: one request for each that has room for another."""
         groups: dict[Address, list[PartitionQueue]] = {}
         sizes: Counter[Address] = Counter()
+        bytes_max = min(REQUEST_BYTES_MAX, self._settings.max_request_size)
         for topic_partition, queue in self._active.items():
             if not queue.is_ready(now) or not self._may_take(queue):
                 continue
@@ -290,10 +305,10 @@ class Sender:
                 continue
             if self._notice_replaced_topic(queue) and not (queue.is_ready(now) and self._may_take(queue)):
                 continue
-            address, size = leader.address, queue.waiting[0].size
+            address, size = leader.address, queue.waiting[0].size + BATCH_OVERHEAD_MAX
             if self._in_flight[address] >= self._settings.in_flight_max:
                 continue
-            if address in groups and sizes[address] + size > REQUEST_BYTES_MAX:
+            if address in groups and sizes[address] + size > bytes_max:
                 continue
             groups.setdefault(address, []).append(queue)
             sizes[address] += size

@@ -17,7 +17,9 @@ class ProducerSettings:
     """Kafka's producer settings, by its names where it has them.
 
     `batch_size` bytes (before compression) close a batch, `linger_ms` at the latest; `buffer_memory` bytes may wait
-    for brokers before `send` waits itself; `delivery_timeout_s` after its first record a batch that is not
+    for brokers before `send` waits itself; a request has about `max_request_size` bytes at most (before compression),
+    and a larger record fails before it is sent: above their socket.request.max.bytes, 100 MiB by default, brokers
+    close the connection without a word. `delivery_timeout_s` after its first record a batch that is not
     acknowledged has failed, which is later than `linger_ms`.
     With `idempotent`, which is the default where acks is all, brokers drop what a retry sends twice, and up to
     `in_flight_max` requests are on their way to each broker without a change of order; acks is then all. Other
@@ -34,6 +36,7 @@ class ProducerSettings:
     linger_ms: float = 5.0
     batch_size: int = 512 << 10
     buffer_memory: int = 32 << 20
+    max_request_size: int = 100 << 20
     delivery_timeout_s: float = 120.0
     idempotent: bool | None = None
     """None: if acks is all."""
@@ -55,6 +58,7 @@ class ProducerSettings:
             raise ValueError(f"in_flight_max is {self.in_flight_max}: it must be 1 to {IN_FLIGHT_MAX}")
         for name in ("batch_size", "buffer_memory", "delivery_timeout_s", "metadata_max_age_s"):
             require_number(name, getattr(self, name), above=0)
+        require_whole("max_request_size", self.max_request_size, least=1, most=REQUEST_SIZE_MAX)
         require_number("linger_ms", self.linger_ms, least=0)
         if self.linger_ms / 1000 >= self.delivery_timeout_s:
             # No record would be sent before it has failed.
@@ -68,3 +72,5 @@ class ProducerSettings:
 
 
 IN_FLIGHT_MAX: Final = 5
+REQUEST_SIZE_MAX: Final = 1 << 30
+"""Bytes that a batch can be encoded with."""
