@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from tidelog.cli.consumption import CLOSE_S_MAX, Plan, Printer, until_told
 from tidelog.cli.output import warn
 from tidelog.cli.security import command_security
+from tidelog.client.admin import ShareOffset, describe_share_group_offsets
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumed import ConsumedRecord
+from tidelog.client.errors import ClientError
+from tidelog.client.offsets import OffsetFound, list_offsets
 from tidelog.client.share_consumer import (
     AcknowledgementMode,
     AcknowledgeResult,
@@ -18,9 +21,14 @@ from tidelog.client.share_consumer import (
     ShareConsumerSettings,
     SharedBatch,
 )
+from tidelog.model.errors import KafkaError
+from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 
 QUIET_S: Final = 2.0
-"""Without --follow a run ends when there were no records for so long: a share group has no end to ask for."""
+"""Without --follow a run asks whether records are left for the group when none came for so long. It ends when there are
+none, or when none came within --timeout: another member may hold them."""
+ASKING_S_MAX: Final = 5.0
+"""How long one question about that may take; it is asked again."""
 
 
 class ShareConsumption:
@@ -32,7 +40,7 @@ class ShareConsumption:
         self._printer = Printer(plan)
 
     async def run(self, bootstrap: str, timeout_s: float) -> int:
-        """Prints until nothing comes, the count or until told to end; how many records it printed."""
+        """Prints until nothing is left, the count or until told to end; how many records it printed."""
         async with Cluster(
             bootstrap,
             client_id="tidelog-consume",
@@ -53,16 +61,27 @@ class ShareConsumption:
                 if self._plan.follow:
                     await until_told(self._print(consumer))
                 else:
-                    await self._print(consumer, time.monotonic() + timeout_s)
+                    await self._print_what_is_left(cluster, consumer, timeout_s)
         return self._printer.count
 
-    async def _print(self, consumer: ShareConsumer, joined_by: float | None = None) -> None:
-        """`joined_by`: None: until told to end; else until nothing comes, partitions being there or time being over."""
+    async def _print(self, consumer: ShareConsumer) -> None:
         while not self._printer.enough:
-            batch = await consumer.poll(None if joined_by is None else QUIET_S)
+            batch = await consumer.poll()
+            assert batch is not None
+            await self._print_batch(consumer, batch)
+
+    async def _print_what_is_left(self, cluster: Cluster, consumer: ShareConsumer, timeout_s: float) -> None:
+        """Until nothing is left for the group in the partitions of this member, or none came for `timeout_s`."""
+        give_up_at = time.monotonic() + timeout_s
+        while not self._printer.enough:
+            batch = await consumer.poll(QUIET_S)
             if batch is not None:
                 await self._print_batch(consumer, batch)
-            elif consumer.assignment or (joined_by is not None and time.monotonic() >= joined_by):
+                give_up_at = time.monotonic() + timeout_s
+                continue
+            if consumer.assignment and not await _is_left(cluster, self._group, consumer.assignment, timeout_s):
+                return
+            if time.monotonic() >= give_up_at:
                 return
 
     async def _print_batch(self, consumer: ShareConsumer, batch: SharedBatch) -> None:
@@ -77,6 +96,36 @@ class ShareConsumption:
             await self._printer.print_beside((ConsumedRecord(*record[:8]) for record in batch), taken)
         finally:
             consumer.acknowledge(record for record in batch if record.offset < printed)
+
+
+async def _is_left(cluster: Cluster, group: str, partitions: Collection[TopicPartition], timeout_s: float) -> bool:
+    """Whether there are records that the group is not done with, held by a member or not. Where that may be
+    told later, True; where it is not told to us, or by such brokers, False.
+
+    Where the group has not begun in a partition that has records, they may be its own: the partition is being loaded.
+    """
+    deadline_s = min(timeout_s, ASKING_S_MAX)
+    routing = cluster.routing
+    try:
+        told = await cluster.run(describe_share_group_offsets(routing, group, timeout_s=deadline_s))
+        rest: dict[TopicPartition, int] = {}
+        for topic_partition in partitions:
+            offset = told.get(topic_partition)
+            if isinstance(offset, KafkaError) or (isinstance(offset, ShareOffset) and offset.lag > 0):
+                return True
+            if offset is None or offset.lag < 0:
+                rest[topic_partition] = -1 if offset is None else offset.start_offset
+        if not rest:
+            return False
+        starts = {tp for tp, offset in rest.items() if offset < 0}
+        ends = await cluster.run(list_offsets(routing, dict.fromkeys(rest, LATEST_TIMESTAMP), timeout_s=deadline_s))
+        first = await cluster.run(
+            list_offsets(routing, dict.fromkeys(starts, EARLIEST_TIMESTAMP), timeout_s=deadline_s)
+        )
+    except (KafkaError, ClientError) as error:
+        return error.retriable
+    begins = rest | {tp: each.offset for tp, each in first.items() if isinstance(each, OffsetFound)}
+    return any(not isinstance(end, OffsetFound) or begins[tp] < end.offset for tp, end in ends.items())
 
 
 def _warn_of_refused(results: Sequence[AcknowledgeResult]) -> None:

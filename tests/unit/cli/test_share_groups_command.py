@@ -39,6 +39,20 @@ def test_records_are_taken_and_groups_shown_and_forgotten(
     assert (refused.code, "does not exist" in refused.err) == (1, True)
 
 
+def test_quiet_does_not_end_a_run_while_records_are_left(
+    tidelog: Tidelog, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A share partition may be loading, its coordinator moving, or another member have held the records and gone."""
+    monkeypatch.setattr(share_consumption, "QUIET_S", 0.001)
+    tidelog("topics", "create", topic)
+    (tmp_path / "lines").write_text("0\n1\n2\n")
+    tidelog("produce", topic, str(tmp_path / "lines"))
+    assert tidelog("configs", "alter", "--group", topic, "--set", "share.auto.offset.reset=earliest").code == 0
+    consume = ("consume", topic, "--share", topic, "--timeout", "180")
+    assert tidelog(*consume).lines == ["0", "1", "2"]
+    assert tidelog(*consume).lines == []
+
+
 def test_what_a_share_group_cannot_be_told_is_refused(tidelog: Tidelog, topic: str) -> None:
     for option in (("--group", "g"), ("--from", "end"), ("-p", "0"), ("--read-committed",), ("--from-beginning",)):
         refused = tidelog("consume", topic, "--share", "s", *option)
