@@ -15,7 +15,7 @@ lost. It does write down where the first batch ends: so that end carries the sta
 """
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
@@ -66,6 +66,14 @@ class Position:
             topic_ids=dict(document.get(_TOPIC_IDS, {})),
             initial=bool(document.get(_INITIAL, False)),
             since=None if since is None else cls.from_json(since),
+        )
+
+    def without(self, topics: Collection[str]) -> "Position":
+        """The same without these topics."""
+        return replace(
+            self,
+            offsets={each: offset for each, offset in self.offsets.items() if each.topic not in topics},
+            topic_ids={topic: topic_id for topic, topic_id in self.topic_ids.items() if topic not in topics},
         )
 
 

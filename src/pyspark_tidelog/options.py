@@ -35,6 +35,8 @@ COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "
 HEADERS: Final = "headers"
 
 KAFKA_PREFIX: Final = "kafka."
+STAGING_PREFIX_DEFAULT: Final = "tidelog-sink-"
+"""How the names of the sink's private topics begin."""
 FETCH_BYTES_DEFAULT: Final = 8 << 20
 """Bytes of one fetch; the connector's 1 MiB binds it to round trips, and this much is decoded while the next is
 fetched."""
@@ -59,6 +61,16 @@ class Subscription:
     """`subscribePattern`: all partitions of the topics whose whole name matches this regular expression."""
     partitions: tuple[TopicPartition, ...] = ()
     """`assign`: these partitions."""
+
+    def leaves_out(self, topic: str) -> bool:
+        """Whether a topic that the pattern matches is not meant: the sink's private ones hold what attempts at a write
+        have staged, many times and of tasks that failed. Only a pattern that begins as their names do finds them."""
+        pattern = self.pattern
+        return (
+            pattern is not None
+            and topic.startswith(STAGING_PREFIX_DEFAULT)
+            and not pattern.startswith(STAGING_PREFIX_DEFAULT)
+        )
 
     def __str__(self) -> str:
         if self.pattern is not None:

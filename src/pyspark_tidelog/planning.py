@@ -14,7 +14,6 @@ from pyspark_tidelog.errors import DataLoss, OptionError, UnknownTopic
 from pyspark_tidelog.filters import Pushed
 from pyspark_tidelog.offsets import OffsetRange, Position
 from pyspark_tidelog.options import EARLIEST, LATEST, OffsetsAt, SourceOptions, Subscription, TimestampStrategy
-from pyspark_tidelog.sink.options import STAGING_PREFIX_DEFAULT
 from tidelog.client.blocking import BlockingCluster
 from tidelog.client.fetching import READ_COMMITTED, READ_UNCOMMITTED
 from tidelog.client.offsets import OffsetFound
@@ -67,7 +66,10 @@ def open_cluster(options: SourceOptions) -> BlockingCluster:
 def subscribed_partitions(cluster: Catalog, subscription: Subscription) -> Partitions:
     """The partitions of a subscription; topics asked for by name that don't exist are reported, not raised."""
     if subscription.pattern is not None:
-        views = _matching_topics(cluster, subscription.pattern)
+        matching = cluster.topics(re.compile(subscription.pattern))
+        views: Mapping[str, TopicView] = {
+            name: view for name, view in matching.items() if not subscription.leaves_out(name)
+        }
         missing: tuple[str, ...] = ()
     else:
         names = subscription.topics or tuple(dict.fromkeys(each.topic for each in subscription.partitions))
@@ -80,15 +82,6 @@ def subscribed_partitions(cluster: Catalog, subscription: Subscription) -> Parti
         partitions = list(assigned)
     ids = {name: format_topic_id(view.topic_id) for name, view in views.items() if view.topic_id != ZERO_TOPIC_ID}
     return Partitions(tuple(sorted(partitions)), ids, missing)
-
-
-def _matching_topics(cluster: Catalog, pattern: str) -> Mapping[str, TopicView]:
-    """The topics whose whole name matches, without the sink's private ones: they hold what attempts at a write have
-    staged, many times and of tasks that failed. Only a pattern that begins as their names do finds them."""
-    views = cluster.topics(re.compile(pattern))
-    if pattern.startswith(STAGING_PREFIX_DEFAULT):
-        return views
-    return {name: view for name, view in views.items() if not name.startswith(STAGING_PREFIX_DEFAULT)}
 
 
 def required_partitions(cluster: Catalog, options: SourceOptions) -> Partitions:

@@ -139,8 +139,8 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """A range of offsets a task, from the two positions alone: a replayed batch reads what it read the first
         time."""
-        until = Position.from_json(end)
-        since = batch_start(Position.from_json(start), until)
+        until = self._as_subscribed(Position.from_json(end))
+        since = self._as_subscribed(batch_start(Position.from_json(start), until))
         if not HAS_LIMITS:
             self._checked(since, until)
             self._last = end
@@ -182,6 +182,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return initial_position(self._open(), self._options)
 
     def _next_end(self, position: Position, limit: ReadLimit) -> Position | None:
+        position = self._as_subscribed(position)
         latest = self._checked(position, self._latest_position())
         if self._target is not None:
             latest = self._up_to_target(position, latest)
@@ -273,6 +274,18 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Counted from now on: for a topic that is gone brokers are asked again and again, for a second or two.
             self._known = (time.monotonic(), found)
         return self._known[1]
+
+    def _as_subscribed(self, position: Position) -> Position:
+        """The position without topics that versions before have read, and that are left out now: none was lost."""
+        subscription = self._options.subscription
+        left_out = sorted({each.topic for each in position.offsets if subscription.leaves_out(each.topic)})
+        if not left_out:
+            return position
+        names = ", ".join(left_out)
+        if names not in self._tolerated:
+            self._tolerated.add(names)
+            logger.info("private topics of a sink, not read any more: topics=%s", names)
+        return position.without(left_out)
 
     def _checked(self, position: Position, latest: Position) -> Position:
         """`latest`, once it is clear that nothing of `position` was lost, or that losing it is accepted."""

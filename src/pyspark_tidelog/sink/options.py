@@ -9,7 +9,7 @@ from typing import Final
 
 from pyspark_tidelog import kafka_settings
 from pyspark_tidelog.errors import OptionError
-from pyspark_tidelog.options import parse_brokers
+from pyspark_tidelog.options import STAGING_PREFIX_DEFAULT, parse_brokers
 from pyspark_tidelog.security_options import parse_security
 from tidelog.client.partitioners import DEFAULT, PARTITIONERS
 from tidelog.model.topics import invalid_topic_name_reason
@@ -22,7 +22,6 @@ BUFFER_BYTES_DEFAULT: Final = 16 << 20
 TRANSACTION_TIMEOUT_MS_DEFAULT: Final = 15 * 60 * 1000
 """The most that brokers allow unless transaction.max.timeout.ms says otherwise."""
 STAGING_PARTITIONS_DEFAULT: Final = 8
-STAGING_PREFIX_DEFAULT: Final = "tidelog-sink-"
 
 
 class Delivery(Enum):

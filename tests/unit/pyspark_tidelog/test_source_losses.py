@@ -20,7 +20,7 @@ from pyspark_tidelog.reading import read_columns
 from pyspark_tidelog.spark_versions import ReadAllAvailable, ReadMaxRows
 from pyspark_tidelog.stream import PARTITIONS_REUSED_S, TidelogStreamReader
 from tidelog.client.errors import OffsetOutOfRange
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import TopicPartition, format_topic_id
 from tidelog.records.columns import Column
 
 pytestmark = [pytest.mark.row("R38")]
@@ -37,7 +37,10 @@ def reader(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeRead
     opened: list[TidelogStreamReader] = []
 
     def make(topic: str, **options: str) -> TidelogStreamReader:
-        opened.append(TidelogStreamReader(parse_options(broker.options(topic, **options), streaming=True)))
+        given = broker.options(topic, **options)
+        if "subscribePattern" in options:
+            del given["subscribe"]
+        opened.append(TidelogStreamReader(parse_options(given, streaming=True)))
         return opened[-1]
 
     yield make
@@ -108,6 +111,34 @@ def test_available_now_notices_a_topic_that_is_replaced_while_it_runs(broker: Br
     last = tolerant.latestOffset(first, ReadMaxRows(2))
     assert ranges(tolerant, first, last) == [(0, 2, 3)]
     assert tolerant.latestOffset(last, ReadMaxRows(2)) is last
+
+
+def test_private_topics_of_a_sink_in_a_checkpoint_are_forgotten(
+    broker: Broker, reader: MakeReader, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Earlier versions read them for a pattern; the pattern leaves them out now, and nothing of the others is lost."""
+    topic = broker.topic()
+    private = broker.topic(name=f"tidelog-sink-{topic}")
+    broker.produce(topic, [b"x"] * 2)
+    caplog.set_level("INFO", "pyspark_tidelog.stream")
+    stream = reader(topic, subscribePattern=f".*{topic}")
+    known = {private: broker.client.topics([private])[private].topic_id}
+    ids = {name: format_topic_id(each) for name, each in known.items()}
+    checkpoint: dict[str, Any] = {"@topicIds": ids, private: {"0": 7}, topic: {"0": 1}}
+    end = stream.latestOffset(checkpoint, ALL)
+    assert private not in end
+    assert private not in end["@topicIds"]
+    for planned in (end, end | {private: {"0": 9}}):
+        assert ranges(stream, checkpoint, planned) == [(0, 1, 2)], "also of a batch that an earlier version planned"
+    assert [each.getMessage() for each in caplog.records if private in each.getMessage()] == [
+        f"private topics of a sink, not read any more: topics={private}"
+    ]
+    available_now = reader(topic, subscribePattern=f".*{topic}")
+    available_now.prepareForTriggerAvailableNow()
+    assert private not in available_now.latestOffset(checkpoint, ALL)
+    named = reader(topic, subscribePattern=f"tidelog-sink-{topic}|{topic}")
+    with pytest.raises(DataLoss, match=f"{private}-0 had records up to offset 7"):
+        named.latestOffset(checkpoint, ALL)
 
 
 def test_an_open_transaction_takes_nothing_away(broker: Broker, reader: MakeReader) -> None:
