@@ -13,7 +13,7 @@ the background, with growing pauses, and the others are read on.
 
 With a rack in the settings, partitions are read from the followers that their leaders name (KIP-392), until one
 refuses or the choice is old. When a partition has another leader, it is asked whether its log still has what was read
-(KIP-320); see `truncation`.
+(KIP-320); see `log_checks`.
 
 What is read may change at any time: `seek` begins a partition or goes on elsewhere, `drop` ends it, `pause` leaves it
 for a while. What was fetched of a partition that went elsewhere is never given out.
@@ -33,24 +33,22 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.errors import (
     ClientError,
     ConnectionFailed,
-    InvalidResponse,
     LogTruncated,
     OffsetOutOfRange,
     RequestTimedOut,
     TopicChanged,
-    UnsupportedByBroker,
 )
 from tidelog.client.fetch_session import FetchSession, Wanted
 from tidelog.client.fetching import FetchedData, FetchSettings, fetched, rotten_batch
 from tidelog.client.leader_hints import LeaderHint
+from tidelog.client.log_checks import LogChecks, log_range
 from tidelog.client.near_replicas import NearReplicas
-from tidelog.client.offsets import OffsetFound, list_offsets
 from tidelog.client.operations import Call, Purpose
 from tidelog.client.pieces import Pieces
-from tidelog.client.truncation import UNKNOWN, EpochEnd, Position, epoch_ends, epoch_ends_request
+from tidelog.client.truncation import UNKNOWN, EpochEnd, Position
 from tidelog.client.views import partition_error, topic_error
 from tidelog.model.errors import ErrorCode, KafkaError, TidelogError
-from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ZERO_TOPIC_ID, TopicId, TopicPartition
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 
 logger: Final = logging.getLogger(__name__)
 
@@ -115,10 +113,7 @@ class Fetcher:
         self.paused: set[TopicPartition] = set()
         self.bounds: dict[TopicPartition, tuple[int, int]] = {}
         """[partition] -> high watermark and last stable offset, as last told."""
-        self._epochs: dict[TopicPartition, int] = {}
-        """[partition] -> leader epoch of the record before its position, where that is known."""
-        self._checked: dict[TopicPartition, int] = {}
-        """[partition] -> epoch of the leader whose log is known to have that record."""
+        self._checks = LogChecks(cluster, ANSWER_S_MAX)
         self._near = NearReplicas(self._routing, self._settings.rack, follower_s_max)
         self._sessions: dict[Address, FetchSession] = {}
         self._busy: dict[asyncio.Task[None], Collection[TopicPartition]] = {}
@@ -167,8 +162,7 @@ class Fetcher:
 
     def _place(self, topic_partition: TopicPartition, offset: int, epoch: int = -1, checked_by: int = -1) -> None:
         self.positions[topic_partition] = offset
-        self._epochs[topic_partition] = epoch
-        self._checked[topic_partition] = checked_by
+        self._checks.placed(topic_partition, epoch, checked_by)
 
     def leave(self, topic_partition: TopicPartition) -> None:
         """Reads a partition no more until `seek` says from where; it stays paused if it is."""
@@ -182,15 +176,9 @@ class Fetcher:
         for topic_partition in partitions:
             self._ready.forget(topic_partition)
             self._near.forget(topic_partition)
+            self._checks.forget(topic_partition)
             self.paused.discard(topic_partition)
-            for known in (
-                self.positions,
-                self.bounds,
-                self._epochs,
-                self._checked,
-                self._failing_since,
-                self._resume_at,
-            ):
+            for known in (self.positions, self.bounds, self._failing_since, self._resume_at):
                 known.pop(topic_partition, None)
         still = {tp.topic for tp in self.positions}
         for topic in {tp.topic for tp in partitions} - still:
@@ -307,9 +295,9 @@ class Fetcher:
                 leaderless.append(topic_partition)
                 continue
             leader_epoch = self._routing.leader_epoch(topic_partition)
-            epoch = self._epochs.get(topic_partition, -1)
-            if min(epoch, leader_epoch) >= 0 and self._checked.get(topic_partition) != leader_epoch:
-                checks.setdefault(leader.address, {})[topic_partition] = Position(offset, epoch, leader_epoch)
+            to_check = self._checks.due(topic_partition, offset, leader_epoch)
+            if to_check is not None:
+                checks.setdefault(leader.address, {})[topic_partition] = to_check
                 continue
             source = self._near.source(topic_partition, leader)
             if source is not leader:
@@ -484,7 +472,7 @@ class Fetcher:
         if self._ended(topic_partition, data.next_offset):
             del self.positions[topic_partition]
         else:
-            epoch = data.leader_epoch if data.records else self._epochs.get(topic_partition, -1)
+            epoch = data.leader_epoch if data.records else self._checks.epoch(topic_partition)
             if data.records:
                 del self.positions[topic_partition]  # It comes to the end: answers are filled in the order of requests.
             self._place(topic_partition, data.next_offset, epoch, checked_by=leader_epoch)
@@ -524,40 +512,30 @@ class Fetcher:
 
     async def _check(self, address: Address, positions: dict[TopicPartition, Position]) -> None:
         """Asks a leader that is new whether its log has what was read before these positions (KIP-320)."""
-        timeout_s = min(self._routing.call_timeout_s, ANSWER_S_MAX)
-        outcome: Any = await self._cluster.call(Call(address, epoch_ends_request(positions), timeout_s))
-        if isinstance(outcome, UnsupportedByBroker):
-            for topic_partition, position in positions.items():
-                self._checked[topic_partition] = position.leader_epoch
-            return
-        if isinstance(outcome, ClientError):
-            for topic_partition in positions:
-                self._refused(topic_partition, outcome, False)
-            return
         failures: list[TidelogError] = []
-        for topic_partition, code, end in epoch_ends(outcome):
-            asked = positions.get(topic_partition)
-            if asked is None:
-                raise InvalidResponse(f"{address} tells of the epochs of {topic_partition}, which was not asked for")
+        for topic_partition, answer in (await self._checks.ask(address, positions)).items():
+            asked = positions[topic_partition]
             if self.positions.get(topic_partition) != asked.offset:
                 continue  # It went elsewhere meanwhile.
             try:
-                self._take_end(topic_partition, asked, code, end)
+                self._take_end(topic_partition, asked, answer)
             except TidelogError as failure:
                 failures.append(failure)  # Raised below: what the answer says of other partitions is theirs.
         if failures:
             raise failures[0]
 
-    def _take_end(self, topic_partition: TopicPartition, asked: Position, code: ErrorCode, end: EpochEnd) -> None:
+    def _take_end(
+        self, topic_partition: TopicPartition, asked: Position, answer: EpochEnd | KafkaError | ClientError
+    ) -> None:
         """What a leader says of one position."""
-        if code is not ErrorCode.NONE:
-            self._refused(topic_partition, partition_error(topic_partition, code, None), False)
-        elif end.divergence(asked) is None:
-            self._checked[topic_partition] = asked.leader_epoch
+        if not isinstance(answer, EpochEnd):
+            self._refused(topic_partition, answer, False)
+        elif answer.divergence(asked) is None:
+            self._checks.passed(topic_partition, asked)
         elif topic_partition in self._ready:
             self._rest([topic_partition])  # What was fetched before comes first.
         else:
-            self._go_back(topic_partition, asked, end)
+            self._go_back(topic_partition, asked, answer)
 
     def _go_back(self, topic_partition: TopicPartition, position: Position, end: EpochEnd) -> None:
         """The log was cut below the position of its reader."""
@@ -576,26 +554,13 @@ class Fetcher:
 
         `position`: the leader does not know its epoch, and can't say where its log was cut.
         """
-        answers: list[OffsetFound] = []
-        for question in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP):
-            operation = list_offsets(
-                self._routing,
-                {topic_partition: question},
-                isolation=self._settings.isolation,
-                timeout_s=ANSWER_S_MAX,
-            )
-            try:
-                answer = (await self._cluster.run(operation))[topic_partition]
-            except (ConnectionFailed, RequestTimedOut) as error:
-                self._refused(topic_partition, error, False)
-                return
-            if isinstance(answer, KafkaError):
-                self._refused(topic_partition, answer, False)
-                return
-            answers.append(answer)
+        answer = await log_range(self._cluster, topic_partition, self._settings.isolation, ANSWER_S_MAX)
+        if not isinstance(answer, tuple):
+            self._refused(topic_partition, answer, False)
+            return
         if self.positions.get(topic_partition) != offset:
             return
-        start, end = (answer.offset for answer in answers)
+        start, end = answer
         if position is None:
             gone = OffsetOutOfRange(topic_partition, offset, start, end)
         else:
