@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +22,12 @@ SESSION_MS: Final = 6_000
 """Longer than a coordinator is away."""
 SHORT_SESSION_MS: Final = 1_500
 REBALANCE_MS: Final = 1_000
+LONG_REBALANCE_MS: Final = 4_000
+"""Of a group whose leader takes its time."""
+LATE: Final = 1.2
+"""Sessions after which that leader gives out the partitions."""
+FIRST_S: Final = 0.03
+"""By which one member is earlier than the other, so that it is the leader as a rule."""
 BEAT_S: Final = 0.3
 JOIN_S_MAX: Final = 15.0
 NOTE_LENGTH_MAX: Final = 4096
@@ -37,6 +44,7 @@ class _Member:
     coordinator: Coordinator
     instance: str | None = None
     session_ms: int = SESSION_MS
+    rebalance_ms: int = REBALANCE_MS
     member_id: str = ""
     generation: int = -1
     leader: str = ""
@@ -59,7 +67,7 @@ class _Group:
         request = messages.JoinGroupRequest(
             group_id=self.name,
             session_timeout_ms=member.session_ms,
-            rebalance_timeout_ms=REBALANCE_MS,
+            rebalance_timeout_ms=member.rebalance_ms,
             member_id=member.member_id,
             group_instance_id=member.instance,
             protocol_type="consumer",
@@ -173,21 +181,55 @@ async def classic_groups_are_kept(guest: Guest) -> None:
 async def sessions_end(guest: Guest) -> None:
     """A member that is silent is put out when its session ends, and the others hear of it; no sooner."""
     partition = await guest.topic()
-    group = _Group(guest, f"{partition.topic}-group", partition.topic)
-    silent, lasting = group.member(session_ms=SHORT_SESSION_MS), group.member()
-    await asyncio.gather(group.join(silent), group.join(lasting))
-    if silent.generation != lasting.generation:
-        raise NotNow("one of them came too late for the first generation")
+    await _session_ends(guest, _Group(guest, f"{partition.topic}-group", partition.topic))
+    await _session_ends_late(guest, _Group(guest, f"{partition.topic}-late-group", partition.topic))
+
+
+async def _session_ends(guest: Guest, group: _Group) -> None:
+    silent, lasting = await _two(guest, group)
     heard_ms = guest.now_ms()
     await asyncio.gather(group.sync(silent), group.sync(lasting))
     if guest.random.chance(0.5):
         heard_ms = guest.now_ms()
         await group.expect_beat(silent, ErrorCode.NONE, "of a member")
-    if guest.random.chance(RESTART_CHANCE):
-        heard_ms = guest.now_ms()  # With the next coordinator all sessions begin anew.
-        await _replace_coordinator(guest, group, silent, lasting)
-    else:
-        await asyncio.sleep(0.8 * SHORT_SESSION_MS / 1000)
+    with contextlib.ExitStack() as stack:
+        if guest.random.chance(RESTART_CHANCE):
+            heard_ms = guest.now_ms()  # With the next coordinator all sessions begin anew.
+            if guest.cluster.plan.replication_factor > guest.cluster.plan.min_insync_replicas:
+                # It would soon be the coordinator again, and sessions would begin anew once more.
+                stack.enter_context(guest.cluster.kept_down(guest.machine(silent.coordinator.broker)))
+            await _replace_coordinator(guest, group, silent, lasting)
+        else:
+            await asyncio.sleep(0.8 * SHORT_SESSION_MS / 1000)
+        await _is_put_out(guest, group, silent, lasting, heard_ms)
+
+
+async def _session_ends_late(guest: Guest, group: _Group) -> None:
+    """While a member waits for its assignment its session does not run: it begins when the member has that."""
+    silent, lasting = await _two(guest, group)
+    heard_ms = guest.now_ms()
+    syncs = asyncio.ensure_future(group.sync(silent))
+    if lasting.leader == lasting.member_id:
+        await asyncio.sleep(LATE * SHORT_SESSION_MS / 1000)
+        heard_ms = guest.now_ms()
+    await asyncio.gather(syncs, group.sync(lasting))
+    await _is_put_out(guest, group, silent, lasting, heard_ms)
+
+
+async def _two(guest: Guest, group: _Group) -> tuple[_Member, _Member]:
+    """A member with a short session, and one that leads its generation, as a rule."""
+    silent, lasting = group.member(session_ms=SHORT_SESSION_MS), group.member()
+    lasting.rebalance_ms = LONG_REBALANCE_MS
+    first = asyncio.ensure_future(group.join(lasting))
+    await asyncio.sleep(FIRST_S)
+    await asyncio.gather(first, group.join(silent))
+    if silent.generation != lasting.generation:
+        raise NotNow("one of them came too late for the first generation")
+    return silent, lasting
+
+
+async def _is_put_out(guest: Guest, group: _Group, silent: _Member, lasting: _Member, heard_ms: int) -> None:
+    """`heard_ms`: when the silent member may have been heard of last."""
     code = await group.beat(lasting)
     if code is not ErrorCode.NONE:
         told = f"no session has ended, and a heartbeat is answered {code.name}"
@@ -281,13 +323,15 @@ async def _replace_coordinator(guest: Guest, group: _Group, *members: _Member) -
     after: Any = None
 
     async def is_told() -> bool:
+        """To each of them."""
         nonlocal after
-        try:
-            after = await group.described(members[0].coordinator)
-        except (OSError, TimeoutError):
-            members[0].coordinator.forget()
-            await asyncio.sleep(0.2)
-            return False
+        for member in members:
+            try:
+                after = await group.described(member.coordinator)
+            except (OSError, TimeoutError):
+                member.coordinator.forget()
+                await asyncio.sleep(0.2)
+                return False
         return True
 
     await guest.comes(is_told, "a coordinator died, and none describes its group", 30.0)
