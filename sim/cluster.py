@@ -120,6 +120,8 @@ class Cluster:
         """Called before a broker's process begins."""
         self.on_rot: list[Callable[[TopicPartition, int], None]] = []
         """Told of each batch that rots, by its first offset."""
+        self.explain: Callable[[FaultKind], None] = lambda _: None
+        """Told of each kind of fault that an examination brings about: brokers may log it as an error."""
         self.given_up: set[str] = set()
         """Topics with a partition whose leader an operator had to elect uncleanly."""
         self.client_names: list[str] = []
@@ -184,6 +186,14 @@ class Cluster:
         leader = self.brokers[0] if self.states is None else self.leader(partition)
         replica = None if leader is None else replica_of(leader, partition)
         return 0 if replica is None or replica.leader is None else int(replica.high_watermark)
+
+    def has_uncommitted(self, partition: TopicPartition) -> bool:
+        """Whether a partition's leader has records above its high watermark."""
+        leader = self.brokers[0] if self.states is None else self.leader(partition)
+        replica = None if leader is None else replica_of(leader, partition)
+        return (
+            replica is not None and replica.leader is not None and replica.high_watermark < replica.log.log_end_offset
+        )
 
     def open_transaction(self, producer_id: int, partition: TopicPartition) -> int | None:
         """The offset at which an open transaction of a producer begins, as a partition's leader has it; None where it

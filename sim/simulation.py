@@ -98,14 +98,17 @@ class Simulation:
         self.history.tombstones_go = plan.tombstones_go
         self.history.reads_may_fail = FaultKind.FLIPPED_READ in plan.faults
         self.cluster = Cluster(plan, loop, random, trace, self.history)
+        self.cluster.explain = self.complaints.explain
         self._producers = self._make_producers()
         self._consumers = self._make_consumers()
         self._administrator = self._make_administrator()
         self._prober = self._make_prober()
         sound = [each for each in plan.partitions if each.topic not in self.history.lossy | self.history.compacted]
         own = random.stream("spot reads")
-        router, high_watermark = self._router("spot reader"), self.cluster.presumed_high_watermark
-        self._spot_reader = SpotReader(sound, router, own, self.history, trace, high_watermark)
+        router, cluster = self._router("spot reader"), self.cluster
+        self._spot_reader = SpotReader(
+            sound, router, own, self.history, trace, cluster.presumed_high_watermark, cluster.has_uncommitted
+        )
         self.cluster.on_rot.append(self._spot_reader.rotted)
         self._reassigner = self._make_reassigner()
         self._alterers = self._make_alterers()

@@ -341,4 +341,11 @@ EDGE_MUTANTS: Final = (
         "        if False:",
         "a transaction's coordinator that another one has replaced ends a transaction",
     ),
+    Mutant(
+        "uncommitted-timestamps",
+        "broker.handlers.list_offsets",
+        "        result = log.offset_for_timestamp(timestamp, up_to_offset=limit, blocking=False)\n",
+        "        result = log.offset_for_timestamp(timestamp, up_to_offset=log.log_end_offset, blocking=False)\n",
+        "ListOffsets by timestamp tells of records that are not committed",
+    ),
 )

@@ -3,8 +3,8 @@
 Consumers read on from where they were, so that an index leads them nowhere but to the end of the log. What was read or
 acknowledged before is asked for here again, at its own offset, from its leader; and what ListOffsets says of a record's
 own timestamp must be that record or one before it that is as young, and what it says of the log's end the leader's high
-watermark. Where a record's leader epoch ends is behind it, and before any record of a later epoch. A batch that rots is
-read before the scrub comes by.
+watermark. The youngest record of which a leader tells is a committed one. Where a record's leader epoch ends is behind
+it, and before any record of a later epoch. A batch that rots is read before the scrub comes by.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from sim.invariants import require
 from sim.workloads.consumers import Reader, fetch_request
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
 from tidelog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -42,15 +42,19 @@ class SpotReader:
         history: History,
         trace: Trace,
         high_watermark: Callable[[TopicPartition, int], tuple[int, int] | None],
+        has_uncommitted: Callable[[TopicPartition], bool],
     ) -> None:
         """`high_watermark(partition, broker)`: leader epoch and high watermark, where the broker takes itself for the
-        leader."""
+        leader. `has_uncommitted(partition)`: whether its leader has records that are not committed.
+        """
         self._partitions = partitions
         self._router = router
         self._random = random
         self._history = history
         self._trace = trace
         self._high_watermark = high_watermark
+        self._has_uncommitted = has_uncommitted
+        self._choices = random.stream("uncommitted")
         self._rotten: deque[tuple[TopicPartition, int]] = deque()
         """Partition and first offset of batches that have rotted, and that nothing has read since."""
         self._ends: dict[TopicPartition, tuple[int, int]] = {}
@@ -75,6 +79,7 @@ class SpotReader:
                 partition = self._partitions[self._random.below(len(self._partitions))]
                 await self._read(partition)
                 await self._ask_for_end(partition)
+                await self._ask_for_youngest()
             except (OSError, TimeoutError) as error:
                 self._trace.record("spot_read_fails", repr(error))
         self._router.close()
@@ -164,6 +169,22 @@ class SpotReader:
             require(10, end >= known, told)
         if before[0] >= epoch:
             self._ends[partition] = before[0], end
+
+    async def _ask_for_youngest(self) -> None:
+        """The record with the greatest timestamp, of a partition that has later ones which are not committed."""
+        partitions = [each for each in self._partitions if self._has_uncommitted(each)]
+        if not partitions:
+            return
+        partition = partitions[self._choices.below(len(partitions))]
+        asked = await self._router.find_leader(partition)
+        before = self._high_watermark(partition, asked.broker_id)
+        found = await self._router.offset(partition, MAX_TIMESTAMP)
+        after = self._high_watermark(partition, asked.broker_id)
+        if before is None or after is None or before[0] != after[0] or self._router.leader(partition) != asked:
+            return  # Its leadership has ended meanwhile.
+        self._trace.record("youngest", partition, found, before[1])
+        told = f"{partition} has its youngest record at {found}, says its leader, whose high watermark is {after[1]}"
+        require(10, found < after[1], told)
 
     async def _fetch(self, reader: Reader) -> dict[int, int] | None:
         """[offset] -> timestamp of the records from the reader's offset on; None where they have been deleted."""
