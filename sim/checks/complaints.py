@@ -54,6 +54,10 @@ class Complaints(logging.Handler):
         self.unexplained: list[str] = []
         """Each with its traceback, if it has one."""
 
+    def explain(self, fault: FaultKind) -> None:
+        """There has been a fault of that kind, which the plan does not name."""
+        self._explained += [beginning for beginning, reasons in EXPLAINED.items() if fault in reasons]
+
     def allow_loss(self, topic: str) -> None:
         """From now on a topic may lose what was committed."""
         self._explained.append(f"truncation below the high watermark: partition={topic}-")

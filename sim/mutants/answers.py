@@ -280,4 +280,19 @@ ANSWER_MUTANTS: Final = (
         "coordinator_epoch=0,",
         "markers do not say which coordinator sends them",
     ),
+    Mutant(
+        "failed-directory-online",
+        "controller.state",
+        "            and topic_partition not in self.failed_replicas.get(broker_id, ())\n",
+        "",
+        "replicas in a log directory that has failed count as before: one may lead",
+    ),
+    Mutant(
+        "offline-newcomer",
+        "controller.isr",
+        "        if is_new and not turn.state.is_online(member.broker_id, proposal.topic_partition):\n"
+        "            return ErrorCode.INELIGIBLE_REPLICA\n",
+        "",
+        "a replica in a failed log directory, or of a broker that stops, comes into the ISR",
+    ),
 )

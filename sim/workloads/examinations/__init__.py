@@ -3,7 +3,8 @@
 While things break much may be true at a time, and clients must be patient. When nothing breaks any more, answers are
 exact: a setting is obeyed, an offset is where it is, a group has these members, the next coordinator knows what the one
 before has told. Each examination has topics, groups and transactional ids of its own. A run has one of them, by turns,
-so that fifteen seeds that follow one another have all.
+so that fifteen seeds that follow one another have all; where brokers have two log directories, one of which can fail,
+there is another one after that.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from sim.invariants import broken
-from sim.workloads.examinations.brokers import leaving_brokers_hand_over
+from sim.workloads.examinations.brokers import failed_directories_are_left, leaving_brokers_hand_over
 from sim.workloads.examinations.clients import (
     our_consumer_obeys,
     our_members_go_on,
@@ -33,7 +34,7 @@ from sim.workloads.examinations.topics import replicas_are_told, topics_begin_an
 from sim.workloads.examinations.transactions import late_transactions_are_aborted, transactions_are_told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from sim.cluster import Cluster
     from sim.workloads.admin import Administrator
@@ -77,7 +78,22 @@ async def examine(
 ) -> None:
     """Makes the examination whose turn it is with this seed; its processes are closed when the run is over."""
     examinations = OF_OUR_CLIENT if cluster.plan.clients else EXAMINATIONS
-    examination = examinations[seed % len(examinations)]
+    chosen = [examinations[seed % len(examinations)]]
+    if cluster.plan.log_dirs > 1:
+        chosen.append(failed_directories_are_left)
+    for examination in chosen:
+        await _examine(examination, make_router, administrator, cluster, random, trace, processes)
+
+
+async def _examine(
+    examination: Callable[[Guest], Awaitable[None]],
+    make_router: Callable[[str], Router],
+    administrator: Administrator,
+    cluster: Cluster,
+    random: SeededRandom,
+    trace: Trace,
+    processes: list[Process],
+) -> None:
     name = examination.__name__.replace("_", "-")
     for attempt in range(TRIES):
         own = random.stream(f"{name} {attempt}")
