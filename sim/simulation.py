@@ -350,6 +350,7 @@ class Simulation:
         await until(final.replicas_agree, lambda: "the replicas' logs neither begin nor end alike", always)
         await until(lambda: not final.shown_offline(), lambda: "; ".join(final.shown_offline()[:4]), always)
         await until(lambda: not final.rotten(), lambda: f"not mended: {final.rotten()[:4]}", always)
+        await until(lambda: not final.led_elsewhere(), lambda: "; ".join(final.led_elsewhere()), always)
         await until(lambda: not final.left_behind(), lambda: f"left behind: {final.left_behind()[:4]}", always)
         await final.check_topics(self._router("visitor"), self._administrator, self._reassigner)
         await within(applications.check_final(), SETTLE_S_MAX, "committed offsets are not told", always)

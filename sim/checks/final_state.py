@@ -4,7 +4,7 @@ the disks with a full scan and with what the store says of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sim.checks.log_checks import Batch, check_log
 from sim.checks.replicas import partition_of
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from sim.workloads.reassignments import Reassigner
     from sim.world.randomness import SeededRandom
     from tidelog.model.identifiers import TopicPartition
+
+IMBALANCE_PERCENTAGE: Final = 10
+"""leader.imbalance.per.broker.percentage"""
 
 
 class FinalState:
@@ -97,6 +100,22 @@ class FinalState:
             for name, topic in machine.node.metadata.image.topics.items()
             for index, partition in topic.partitions.items()
             if partition.offline
+        ]
+
+    def led_elsewhere(self) -> list[str]:
+        """Brokers for which others lead more of the partitions than they may for long, of those that it is to lead."""
+        states = self._cluster.states
+        if states is None:
+            return []
+        led: dict[int, list[bool]] = {}
+        for partition in states.partitions():
+            state, replicas = states.state(partition), states.replicas(partition)
+            if state is not None and partition.topic not in self._cluster.estranged:
+                led.setdefault(replicas[0], []).append(state.leader == replicas[0])
+        return [
+            f"broker {broker} is the first replica of {len(found)} partitions, and leads {sum(found)}"
+            for broker, found in sorted(led.items())
+            if found.count(False) * 100 > len(found) * IMBALANCE_PERCENTAGE
         ]
 
     async def check_topics(self, router: Router, administrator: Administrator, reassigner: Reassigner | None) -> None:

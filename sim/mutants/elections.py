@@ -1,4 +1,4 @@
-"""Bugs of elections that are to know of lost records: each undoes one part of it."""
+"""Bugs of elections: of those that are to know of lost records each undoes one part."""
 
 from __future__ import annotations
 
@@ -56,5 +56,12 @@ ELECTION_MUTANTS: Final = (
         "has_logs and not self.was_clean and not self.is_same_boot()\n",
         "False\n",
         "a broker does not notice that its machine was off, and takes its log for whole",
+    ),
+    Mutant(
+        "leaders-not-balanced",
+        "controller.balance",
+        "    if not turn.settings.leader_rebalance_enable:\n",
+        "    if True:\n",
+        "leaders stay where a crash has moved them, whatever auto.leader.rebalance.enable says",
     ),
 )
