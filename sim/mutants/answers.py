@@ -295,4 +295,11 @@ ANSWER_MUTANTS: Final = (
         "",
         "a replica in a failed log directory, or of a broker that stops, comes into the ISR",
     ),
+    Mutant(
+        "active-never-expires",
+        "storage.retention",
+        "    if most == len(segments) and segments[-1].size == 0:\n",
+        "    if most == len(segments):\n",
+        "retention.ms never takes the segment that is written to",
+    ),
 )

@@ -9,7 +9,7 @@ from sim.checks.replicas import replica_of
 from sim.checks.settings import settings_that_differ
 from sim.workloads.examinations.guest import APPEND, BROKER_RESOURCE, SUBTRACT, TOPIC_RESOURCE
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import LATEST_TIMESTAMP
+from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.records.batch import Codec, TimestampType
@@ -86,7 +86,7 @@ async def settings_are_obeyed(guest: Guest) -> None:
 
 
 async def defaults_are_obeyed(guest: Guest) -> None:
-    """Defaults that are altered for all brokers hold for topics without settings of their own; segment.ms and lists."""
+    """Defaults of all brokers hold for topics without settings of their own; segment.ms, lists and retention.ms do."""
     partition = await guest.topic({"segment.ms": "1000"})
     topic = partition.topic
     for codec, changes in ((Codec.LZ4, {"compression.type": "lz4"}), (Codec.NONE, {"compression.type": None})):
@@ -107,6 +107,25 @@ async def defaults_are_obeyed(guest: Guest) -> None:
         guest.cluster.checker.compacted.add(topic)
         await guest.alter(topic, {"cleanup.policy": value}, operation=operation)
         await _comes_to(guest, topic, {"cleanup.policy": wanted})
+    await _old_records_go(guest)
+
+
+async def _old_records_go(guest: Guest) -> None:
+    """retention.ms takes all that is old enough, of the segment that is written to as well; and nothing younger."""
+    partition = await guest.topic({"retention.ms": str(HOUR_MS)})
+    broker = guest.machine((await guest.leader(partition)).broker_id)
+    for age_ms in (3 * HOUR_MS, 2 * HOUR_MS):
+        await guest.written(partition, guest.batch([b"old"], [broker.clock.wall_ms() - age_ms]))
+
+    async def is_empty() -> bool:
+        return await guest.router.offset(partition, EARLIEST_TIMESTAMP) == 2
+
+    await guest.comes(is_empty, "records are older than retention.ms, and stay")
+    for age_ms in (3 * HOUR_MS, 0):
+        await guest.written(partition, guest.batch([b"old and young"], [broker.clock.wall_ms() - age_ms]))
+    await asyncio.sleep(CLEANINGS_S)
+    found = await guest.router.offset(partition, EARLIEST_TIMESTAMP)
+    guest.holds(found == 2, f"a segment has a record of now, and the log begins at {found}, which was 2")
 
 
 async def quotas_are_kept(guest: Guest) -> None:
