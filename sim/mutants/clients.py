@@ -131,4 +131,11 @@ CLIENT_MUTANTS: Final = (
         "            pass\n",
         "members do not see that their topics have more partitions",
     ),
+    Mutant(
+        "commits-batch-in-hand",
+        "client.consumer.consumer",
+        "commit_quietly(besides=self._in_hand)",
+        "commit_quietly()",
+        "the automatic commit covers the batch that the caller works on",
+    ),
 )

@@ -28,6 +28,8 @@ PARTITIONS: Final = 3
 RECORDS: Final = 24
 SIZE_MAX: Final = 2_000
 """max.message.bytes"""
+COMMIT_S: Final = 0.5
+"""Between two automatic commits."""
 POLL_S: Final = 0.3
 READ_S_MAX: Final = 12.0
 """In which a consumer has read what there is, joined its group if need be."""
@@ -130,6 +132,7 @@ async def our_consumer_obeys(guest: Guest) -> None:
         for partition in (first, second):
             await guest.written(partition, guest.batch([b"%d.%d" % (partition.partition, number)]))
     await guest.live(_seek(guest, first, second))
+    await guest.live(_die_with_batch(guest, first))
     await guest.live(_fall_out(guest, second))
 
 
@@ -173,6 +176,30 @@ async def _seek(guest: Guest, first: TopicPartition, second: TopicPartition) -> 
         await consumer.commit()
         found = {each: value.offset for each, value in (await consumer.committed([first, second])).items()}
         guest.holds(found == {first: 10, second: 11}, f"all was committed, and {found} is told")
+
+
+async def _die_with_batch(guest: Guest, partition: TopicPartition) -> None:
+    """What a process was given last is not done while it has not asked for more: nothing commits it."""
+    group = f"{partition.topic}-dies"
+    settings = ConsumerSettings(
+        auto_offset_reset=AutoOffsetReset.EARLIEST, max_poll_records=2, auto_commit_interval_s=COMMIT_S
+    )
+    # Neither is closed: the process ends as it is.
+    cluster = await Cluster(guest.bootstrap).__aenter__()
+    consumer = await Consumer(cluster, group, settings).__aenter__()
+    consumer.assign([partition])
+    for wanted in ([0, 1], [2, 3]):
+        found = [record.offset for record in await _first(guest, consumer)]
+        guest.holds(found == wanted, f"{wanted} come next, and {found} are given")
+
+    async def is_committed() -> bool:
+        told = (await guest.offset_of(guest.group(group), group, partition))[partition].committed_offset
+        guest.holds(told <= 2, f"records 2 and 3 are in hand, and {told} is committed")
+        return bool(told == 2)
+
+    await guest.comes(is_committed, "records 0 and 1 are done, and nothing is committed")
+    await asyncio.sleep(2 * COMMIT_S)
+    guest.holds(await is_committed(), "what was committed is committed no more")
 
 
 async def _fall_out(guest: Guest, partition: TopicPartition) -> None:
