@@ -8,8 +8,8 @@ import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.connections.tls import LOOK_MS
 from tidelog.broker.failure import BrokerFailed
+from tidelog.config.listener_security import TLS_PROTOCOLS
 from tidelog.metadata.image import Endpoint
 
 if TYPE_CHECKING:
@@ -22,8 +22,27 @@ if TYPE_CHECKING:
     from tidelog.config.listeners import Listener as ConfiguredListener
     from tidelog.ports.network import Listener, Network
 
+LOOK_MS: Final = 5_000
+"""Between two looks whether certificates have changed."""
 ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 """Hosts that mean "all addresses": to bind to, but not to be told to clients."""
+
+
+def listeners_tls(config: BrokerConfig) -> dict[str, ListenerTls]:
+    """[listener] -> its TLS, of those that have it. BrokerFailed."""
+    with_tls = [each for each in config.listeners if each.security_protocol in TLS_PROTOCOLS]
+    if not with_tls:
+        return {}
+    # With OpenSSL, which a broker without TLS does not load.
+    from tidelog.broker.connections.tls import ListenerTls
+
+    return {each.name: ListenerTls(config, each.name, each.security_protocol) for each in with_tls}
+
+
+def refusal(tls: Mapping[str, ListenerTls], config: BrokerConfig) -> str | None:
+    """Why the first listener that cannot do with what `config` says of its TLS could not; None: all of them could."""
+    found = (each.refusal(config) for each in tls.values())
+    return next((reason for reason in found if reason is not None), None)
 
 
 class Listening:

@@ -27,14 +27,13 @@ from tidelog.broker.connections.authentication import Authentication, broker_log
 from tidelog.broker.connections.bearer_tokens import BearerTokens
 from tidelog.broker.connections.peers import Peers
 from tidelog.broker.connections.server import Server
-from tidelog.broker.connections.tls import listeners_tls, refusal
 from tidelog.broker.controlled_shutdown import hand_over_leaderships
 from tidelog.broker.descriptors import allot, raise_file_limit
 from tidelog.broker.environment import BrokerEnvironment
 from tidelog.broker.failure import BrokerFailed, disk_refused
 from tidelog.broker.futures import future_of
 from tidelog.broker.handlers import load_handlers
-from tidelog.broker.listening import Listening
+from tidelog.broker.listening import Listening, listeners_tls, refusal
 from tidelog.broker.local_controller import ControllerRequests, LocalController
 from tidelog.broker.logs.settings import log_manager_settings
 from tidelog.broker.loop_shell import LoopShell

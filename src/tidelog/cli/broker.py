@@ -44,12 +44,9 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 
 def broker(properties: str, overrides: dict[str, str], log_level: str = "info", parent_pipe: int | None = None) -> int:
     """Runs the broker that the file `properties` describes, until told to stop."""
-    from tidelog.broker.failure import BrokerFailed
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.config.properties import ConfigError
-    from tidelog.launcher.foreground import log_absent_kernel, log_to_stderr
-    from tidelog.launcher.foreground import run as run_in_foreground
-    from tidelog.launcher.one_broker import serve
+    from tidelog.launcher.event_loop import load_event_loop
 
     try:
         with open(properties, encoding="utf-8") as file:
@@ -62,6 +59,12 @@ def broker(properties: str, overrides: dict[str, str], log_level: str = "info", 
         config = BrokerConfig.from_text(text, properties, overrides)
     except ConfigError as error:
         raise Refused(str(error).splitlines()) from error
+    load_event_loop(config)
+    from tidelog.broker.failure import BrokerFailed
+    from tidelog.launcher.foreground import log_absent_kernel, log_to_stderr
+    from tidelog.launcher.foreground import run as run_in_foreground
+    from tidelog.launcher.one_broker import serve
+
     log_to_stderr(log_level, config.logging_format)
     log_absent_kernel()
     try:

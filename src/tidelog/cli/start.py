@@ -18,6 +18,7 @@ from tidelog.cli.usage import known_level, parse
 if TYPE_CHECKING:
     import argparse
 
+    from tidelog.config.broker_config import BrokerConfig
     from tidelog.launcher.filling import Filling
     from tidelog.launcher.foreground import Stop
     from tidelog.launcher.plan import Plan
@@ -197,14 +198,10 @@ def start(
     `zookeeper` is the ensemble that has the metadata, else it is in that folder too; `secure` a folder of
     `tidelog secure init`.
     """
-    from tidelog.broker.failure import BrokerFailed
     from tidelog.config.properties import ConfigError
-    from tidelog.launcher.foreground import log_absent_kernel, log_to_stderr
-    from tidelog.launcher.foreground import run as run_in_foreground
+    from tidelog.launcher.event_loop import load_event_loop
     from tidelog.launcher.plan import HOST, Plan
 
-    log_to_stderr(log_level or "warning", overrides.get("logging.format", "text"))
-    log_absent_kernel()
     host, secured = (HOST, {}) if secure is None else _secured(secure)
     if filling is not None:
         overrides = {"broker.rack": filling.rack, **overrides}
@@ -219,6 +216,13 @@ def start(
         host=host,
         secured=secured,
     )
+    load_event_loop(_first_config(plan))
+    from tidelog.broker.failure import BrokerFailed
+    from tidelog.launcher.foreground import log_absent_kernel, log_to_stderr
+    from tidelog.launcher.foreground import run as run_in_foreground
+
+    log_to_stderr(log_level or "warning", overrides.get("logging.format", "text"))
+    log_absent_kernel()
 
     async def main(stop: Stop) -> None:
         if filling is not None:
@@ -236,6 +240,17 @@ def start(
     except BrokerFailed as error:
         raise Refused([str(error)]) from error
     return 0
+
+
+def _first_config(plan: Plan) -> BrokerConfig | None:
+    """The settings of the first broker, whose security all of them have; None where they cannot be."""
+    from tidelog.config.broker_config import BrokerConfig
+    from tidelog.config.properties import ConfigError
+
+    try:
+        return BrokerConfig.from_mapping(plan.settings_of(plan.ids[0], plan.port(plan.ids[0])))
+    except ConfigError:
+        return None  # The start tells of it.
 
 
 def _secured(folder: str) -> tuple[str, Mapping[str, str]]:

@@ -8,15 +8,15 @@ import ctypes
 import errno
 import fcntl
 import os
-import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.ports.disk import Bytes, File, FileStat, Lock, Space
-from tidelog.ports.tls_listener import open_tls_listener
 
 if TYPE_CHECKING:
+    import ssl
+
     from tidelog.ports.network import Listener, SecuredProtocol
 
 
@@ -245,6 +245,9 @@ class SystemNetwork:
     async def listen_tls(
         self, factory: Callable[[], SecuredProtocol], host: str, port: int, tls: ssl.SSLContext
     ) -> Listener:
+        # With OpenSSL, which a broker without TLS does not load.
+        from tidelog.ports.tls_listener import open_tls_listener
+
         return await open_tls_listener(factory, host, port, tls)
 
     async def connect(

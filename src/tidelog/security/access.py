@@ -101,5 +101,9 @@ class Principal:
         return f"{self.type}:{self.name}"
 
 
+class UnknownPrincipal(Exception):
+    """A certificate that names no principal here: the text is for the log."""
+
+
 ANONYMOUS: Final = Principal("ANONYMOUS")
 """Every client of a listener without authentication."""

@@ -39,8 +39,6 @@ from kazoo.exceptions import ConnectionDropped, SessionExpiredError
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import Callback
 
-from tidelog.ports.tls import InvalidTls
-
 READ_SIZE: Final = 1 << 16
 """Bytes asked of the socket at once."""
 WRITE_SIZE: Final = 1 << 16
@@ -138,6 +136,9 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
 
     def _encrypted(self, plain: socket.socket, tls: Callable[[], ssl.SSLContext], host: str) -> ssl.SSLSocket:
         """Shakes hands, in the time that there is to connect. OSError."""
+        # With OpenSSL, which a broker without TLS does not load.
+        from tidelog.ports.tls import InvalidTls
+
         try:
             encrypted = tls().wrap_socket(plain, server_hostname=host)
         except (InvalidTls, OSError) as error:

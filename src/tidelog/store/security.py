@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, cast
 
 from tidelog.config.zookeeper_security import SASL, TLS, SaslUser, sasl_user, store_type
 from tidelog.model.values import value
-from tidelog.ports.key_stores import KeyStoreFiles
-from tidelog.ports.tls import TlsMaterial, client_context
 
 if TYPE_CHECKING:
+    import ssl
+
     from tidelog.config.broker_config import BrokerConfig
 
 
@@ -45,6 +44,9 @@ def security_of(config: BrokerConfig) -> StoreSecurity:
 
 def _context(config: BrokerConfig) -> ssl.SSLContext:
     """InvalidTls, OSError."""
+    # With OpenSSL, which a broker without TLS does not load.
+    from tidelog.ports.key_stores import KeyStoreFiles
+    from tidelog.ports.tls import TlsMaterial, client_context
 
     def setting(name: str) -> str | None:
         return cast("str | None", config.get(name))

@@ -34,12 +34,14 @@ MODULES_MAX: Final = 565
 NEEDLESS: Final = frozenset(
     {
         # Of Python: a quarter of a megabyte each, or more.
+        "_hashlib",
         "argparse",
         "email",
         "http",
         "lzma",
         "multiprocessing",
         "shutil",
+        "ssl",
         "unittest",
         "urllib.request",
         "xml",
@@ -61,6 +63,7 @@ NEEDLESS: Final = frozenset(
         "tidelog.placement.striped",
         "tidelog.sharing",
         # What clients and Spark do with records, and settings that a broker has by default do not ask for.
+        "tidelog.broker.connections.tls",
         "tidelog.broker.metrics.service",
         "tidelog.broker.telemetry.client_metrics_manager",
         "tidelog.broker.telemetry.otlp",
@@ -68,6 +71,7 @@ NEEDLESS: Final = frozenset(
         "tidelog.client",
         "tidelog.launcher.supervisor",
         "tidelog.operator",
+        "tidelog.ports.tls",
         "tidelog.records._column_builder",
         "tidelog.records._encoding",
         "tidelog.records._row_builder",
@@ -84,6 +88,7 @@ KAZOO: Final = frozenset(
 
 ELSEWHERE: Final = {
     "tidelog.broker.connections.bearer_tokens": "a setting: needs a library, which its start asks for",
+    "tidelog.broker.listening": "at the start, by a setting",
     "tidelog.broker.runtime": "at the start, by settings: metrics, tracing",
     "tidelog.broker.telemetry.offer": "at the start, by a setting",
     "tidelog.config.registry": "at the start, for a name that is unknown",
@@ -92,7 +97,8 @@ ELSEWHERE: Final = {
     "tidelog.launcher.foreground": "at the start, by a setting",
     "tidelog.launcher.plan": "at the start, by an option",
     "tidelog.coordinator.patterns": "RE2, which is compiled: at the first pattern that a group subscribes to",
-    "tidelog.ports.key_stores": "where stores of keys are read",
+    "tidelog.ports.real": "at the start, by a setting",
+    "tidelog.store.security": "at the start, by a setting",
     "tidelog.store.transfer": "once, when an administrator moves the store to an ensemble",
 }
 """Modules with an import in a function of what is neither loaded nor kept -> when it comes to that."""

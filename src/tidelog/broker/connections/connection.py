@@ -31,9 +31,9 @@ from tidelog.broker.connections.answers import Answers, memory_of
 from tidelog.broker.connections.authentication import AUTHENTICATION_MS_MAX, Gate
 from tidelog.broker.connections.large_frame import LargeFrame
 from tidelog.broker.connections.single_requests import SingleRequests
-from tidelog.broker.connections.tls import UnknownPrincipal
 from tidelog.broker.peer import CloseConnection, Peer
 from tidelog.protocol.framing import REQUEST_SIZE_MIN
+from tidelog.security.access import UnknownPrincipal
 from tidelog.security.authorizer import one_line
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from tidelog.broker.failure import BrokerFailed
-from tidelog.config.listener_security import TLS_PROTOCOLS, setting_names
+from tidelog.config.listener_security import setting_names
 from tidelog.ports.key_stores import KeyStoreFiles, names_of
 from tidelog.ports.tls import (
     NOT_TLS,
@@ -21,23 +21,18 @@ from tidelog.ports.tls import (
     renewable,
     server_context,
 )
-from tidelog.security.access import ANONYMOUS, Principal
+from tidelog.security.access import ANONYMOUS, Principal, UnknownPrincipal
 from tidelog.security.distinguished_names import MalformedCertificate, subject
 from tidelog.security.principals import InvalidRule, NoMatchingRule, PrincipalMapper
 
 if TYPE_CHECKING:
     import asyncio
     import ssl
-    from collections.abc import Mapping
 
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.config.setting import Value
 
 logger: Final = logging.getLogger(__name__)
-
-LOOK_MS: Final = 5_000
-"""Between two looks whether certificates have changed."""
-
 
 _NAMES: Final = (
     *(f"ssl.keystore.{each}" for each in ("type", "location", "password", "certificate.chain", "key")),
@@ -45,10 +40,6 @@ _NAMES: Final = (
     *("ssl.key.password", "ssl.enabled.protocols", "ssl.cipher.suites", "ssl.endpoint.identification.algorithm"),
 )
 """Settings that a context is made of, beside ssl.client.auth."""
-
-
-class UnknownPrincipal(Exception):
-    """A certificate that names no principal here: the text is for the log."""
 
 
 class _Wanted(NamedTuple):
@@ -195,18 +186,3 @@ def _guess(reason: str) -> str:
     if reason in NOT_TLS:
         return " (it does not speak TLS: a client of a plaintext protocol?)"
     return ""
-
-
-def listeners_tls(config: BrokerConfig) -> dict[str, ListenerTls]:
-    """[listener] -> its TLS, of those that have it. BrokerFailed."""
-    return {
-        listener.name: ListenerTls(config, listener.name, listener.security_protocol)
-        for listener in config.listeners
-        if listener.security_protocol in TLS_PROTOCOLS
-    }
-
-
-def refusal(tls: Mapping[str, ListenerTls], config: BrokerConfig) -> str | None:
-    """Why the first listener that cannot do with what `config` says of its TLS could not; None: all of them could."""
-    found = (each.refusal(config) for each in tls.values())
-    return next((reason for reason in found if reason is not None), None)
