@@ -13,14 +13,22 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import sqlite3
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidelog.ports.disk import Disk, Lock, make_durable_directories
 from tidelog.store.errors import StoreCorrupt, StoreLocked
 from tidelog.store.persistence import NoRoom, PersistenceFailed
 from tidelog.store.tree import Changes, NodeRecord, SessionRecord, Snapshot
+
+if TYPE_CHECKING:
+    import sqlite3
+else:
+    try:
+        # What the module sqlite3 adds are converters of dates, which take half a megabyte with `datetime`.
+        import _sqlite3 as sqlite3
+    except ImportError:
+        import sqlite3
 
 FILE_NAME: Final = "store.db"
 LOCK_NAME: Final = ".lock"

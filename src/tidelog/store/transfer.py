@@ -25,9 +25,9 @@ import asyncio
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from tidelog.metadata.operations import Check, Create, Delete, Operation, SetData
@@ -99,11 +99,11 @@ async def read_store(store: StoreClient, source: str, *, exact: bool = True) -> 
     Not `exact`: a node may be as it was earlier than another; or no other client writes.
     """
     for _ in range(LOOKS_MAX):
-        taken = datetime.now(UTC)
+        taken_ms = _now_ms()
         found = await _read_once(store, exact)
         if found is not None:
             nodes, zxid = found
-            return Export(source, taken.isoformat(timespec="milliseconds"), zxid, tuple(nodes))
+            return Export(source, _iso_time(taken_ms), zxid, tuple(nodes))
     raise TransferRefused(
         f"the store is written to all the time: {LOOKS_MAX} attempts to read it as it is at one moment have failed. "
         "Try again when no topics, settings or replicas are being changed"
@@ -394,4 +394,10 @@ async def _require_another(former: StoreClient, new: StoreClient, target: str) -
 
 
 def _now_ms() -> int:
-    return int(datetime.now(UTC).timestamp() * 1000)
+    return time.time_ns() // 1_000_000
+
+
+def _iso_time(wall_ms: int) -> str:
+    """In UTC, to the millisecond, as ISO 8601 has it."""
+    seconds, milliseconds = divmod(wall_ms, 1000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{milliseconds:03d}+00:00"
