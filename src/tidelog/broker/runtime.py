@@ -16,15 +16,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidelog.broker.cluster.controller_driver import ControllerDriver
 from tidelog.broker.cluster.forwarding import Forwarding
-from tidelog.broker.cluster.initial_users import read_initial_users, write_initial_users
 from tidelog.broker.cluster.membership import Membership, generate_broker_id, patiently
 from tidelog.broker.cluster.metadata_cache import MetadataCache
 from tidelog.broker.cluster.stored_quotas import StoredQuotas
-from tidelog.broker.cluster.stored_security import StoredSecurity
+from tidelog.broker.cluster.stored_security import StoredSecurity, make_authorizer
 from tidelog.broker.cluster.stored_settings import StoredSettings, broker_resources
-from tidelog.broker.cluster.stored_tokens import StoredTokens, stored_tokens
-from tidelog.broker.connections.authentication import Authentication, broker_login, make_authorizer
-from tidelog.broker.connections.bearer_tokens import BearerTokens
 from tidelog.broker.connections.peers import Peers
 from tidelog.broker.connections.server import Server
 from tidelog.broker.controlled_shutdown import hand_over_leaderships
@@ -45,6 +41,7 @@ from tidelog.broker.requests.starting import StartingDispatcher
 from tidelog.broker.shell import Purpose
 from tidelog.broker.telemetry.offer import client_metrics_manager
 from tidelog.config.broker_config import BrokerConfig
+from tidelog.config.listener_security import SASL_PROTOCOLS
 from tidelog.controller.settings import ControllerSettings
 from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType
 from tidelog.metadata.znodes import MalformedZnode
@@ -58,12 +55,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from concurrent.futures import Executor
 
+    from tidelog.broker.cluster.stored_tokens import StoredTokens
+    from tidelog.broker.connections.authentication import Authentication
+    from tidelog.broker.connections.bearer_tokens import BearerTokens
     from tidelog.broker.metrics.service import BrokerMetrics
     from tidelog.broker.tracing.exporting import Tracing
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Disk
     from tidelog.ports.network import Network
     from tidelog.ports.random import Random
+    from tidelog.security.initial_users import InitialUsers
+    from tidelog.security.sasl_client import SaslClient
     from tidelog.security.scram import ScramCredential, TokenLogin
     from tidelog.store.client import StoreClient
 
@@ -111,7 +113,7 @@ class Runtime:
             clock,
             self._address_of,
             client_id=f"broker-{config.broker_id}",
-            log_in=broker_login(config, random, clock),
+            log_in=self._log_in(),
             tls=self._tls[self._inter_broker_listener].client if self._inter_broker_listener in self._tls else None,
             on_reached=self._peer_reached,
             on_broke=self._peer_broke,
@@ -121,13 +123,12 @@ class Runtime:
         self._server.authorizer = make_authorizer(config, clock)
         self._server.tls = self._tls
         self._listening = Listening(config, self._server, self._tls, network, shell)
-        self._bearer_tokens = BearerTokens(config, shell, clock)
-        # Before anything is bound: what connects while the broker starts is to authenticate, too.
-        self._server.authentication = Authentication(
-            config, random, self._credential, self._token_login, self._bearer_tokens.verifier
-        )
+        self._bearer_tokens: BearerTokens | None = None
+        if self._has_sasl:
+            # Before anything is bound: what connects while the broker starts is to authenticate, too.
+            self._server.authentication = self._make_authentication()
         self._metrics = self._make_metrics()
-        self._initial_users = read_initial_users(config)
+        self._initial_users = self._read_initial_users()
         if self._metrics is not None:
             self._connect_store = self._metrics.measured_store(connect_store)
         self._driver: ControllerDriver | None = None
@@ -144,6 +145,43 @@ class Runtime:
         """What follows the store by watches."""
         self._stored: dict[ConfigResource, Mapping[str, str]] = {}
         """Settings read from the store before there was a node."""
+
+    @property
+    def _has_sasl(self) -> bool:
+        """Whether a listener authenticates its clients; a broker without one loads nothing of it."""
+        return any(each.security_protocol in SASL_PROTOCOLS for each in self.config.listeners)
+
+    def _log_in(self) -> Callable[[], SaslClient] | None:
+        """What begins this broker's authentication to another one; None where their listener has no SASL."""
+        if not self._has_sasl:
+            return None
+        from tidelog.broker.connections.authentication import broker_login
+
+        return broker_login(self.config, self._random, self._clock)
+
+    def _make_authentication(self) -> Authentication:
+        from tidelog.broker.connections.authentication import Authentication
+        from tidelog.broker.connections.bearer_tokens import BearerTokens
+
+        bearer_tokens = self._bearer_tokens = BearerTokens(self.config, self._shell, self._clock)
+        return Authentication(self.config, self._random, self._credential, self._token_login, bearer_tokens.verifier)
+
+    def _read_initial_users(self) -> InitialUsers | None:
+        if not self.config.get("security.initial.users"):
+            return None
+        from tidelog.broker.cluster.initial_users import read_initial_users
+
+        return read_initial_users(self.config)
+
+    def _stored_tokens(self, driver: ControllerDriver) -> StoredTokens | None:
+        """Delegation tokens; None where the settings name no secret: there are none then."""
+        if not self.config.get("delegation.token.secret.key"):
+            return None
+        from tidelog.broker.cluster.stored_tokens import stored_tokens
+
+        return stored_tokens(
+            self.config, lambda: driver.store, self._clock, self._random, lambda: driver.elections.is_controller
+        )
 
     def _make_metrics(self) -> BrokerMetrics | None:
         address = self.config.metrics_listener
@@ -219,9 +257,7 @@ class Runtime:
         await self._follow(security)
         quotas = StoredQuotas(lambda: driver.store, self._clock, self._quotas)
         await self._follow(quotas)
-        tokens = self._tokens = stored_tokens(
-            self.config, lambda: driver.store, self._clock, self._random, lambda: driver.elections.is_controller
-        )
+        tokens = self._tokens = self._stored_tokens(driver)
         if tokens is not None:
             await self._follow(tokens)
         logs = await self._open_logs(broker_id, cluster_id, settings)
@@ -268,8 +304,9 @@ class Runtime:
             from tidelog.broker.tracing import exporting  # With a setting only: it loads OpenTelemetry's SDK.
 
             exporting.require_packages()
-        for opened in self._bearer_tokens.open():
-            await future_of(opened)
+        if self._bearer_tokens is not None:
+            for opened in self._bearer_tokens.open():
+                await future_of(opened)
         await self._listening.bind()
         if self._metrics is not None:
             await self._metrics.bind(self._network)
@@ -399,6 +436,8 @@ class Runtime:
 
     async def _write_initial_users(self, driver: ControllerDriver) -> None:
         if self._initial_users is not None:
+            from tidelog.broker.cluster.initial_users import write_initial_users  # Loaded when they were read.
+
             await write_initial_users(driver.store, self._initial_users)
 
     def _log_manager(self, broker_id: BrokerId, cluster_id: str) -> LogManager:

@@ -36,6 +36,8 @@ KEPT: Final = (
     "tidelog.protocol.consumer_protocol",
     "tidelog.protocol.coordinator_records",
     "tidelog.records.aborted_transactions",
+    "tidelog.security.delegation_tokens",
+    "tidelog.security.scram",
     "tidelog.sharing",
     "tidelog.storage.cleaner.cleaning",
     "tidelog.storage.cleaner.key_map",

@@ -16,8 +16,8 @@ from tests.unit.broker.harness import Broker, ManualClock, ManualShell, make_bat
 
 from tidelog.broker.connections import connection as connection_module
 from tidelog.broker.connections import server as server_module
-from tidelog.broker.connections.authentication import AUTHENTICATION_MS_MAX
-from tidelog.broker.connections.connection import Connection
+from tidelog.broker.connections.authentication import Gate
+from tidelog.broker.connections.connection import AUTHENTICATION_MS_MAX, Connection
 from tidelog.broker.connections.large_frame import FRAME_MS_MAX, STALL_MS_MAX
 from tidelog.broker.connections.server import FRAMES_PER_TURN, RECEIVE_BUFFER_SIZE, Server
 from tidelog.broker.deferred import Deferred
@@ -474,6 +474,9 @@ SASL_LISTENER = {
 
 class SilentAuthentication:
     """Nothing ever authenticates by it."""
+
+    def gate(self, *arguments: Any) -> Gate:
+        return Gate(self, *arguments)  # type: ignore[arg-type]
 
     def machine(self, listener: str) -> Any:
         return SimpleNamespace(user=None)

@@ -63,6 +63,10 @@ NEEDLESS: Final = frozenset(
         "tidelog.placement.striped",
         "tidelog.sharing",
         # What clients and Spark do with records, and settings that a broker has by default do not ask for.
+        "tidelog.broker.cluster.initial_users",
+        "tidelog.broker.cluster.stored_tokens",
+        "tidelog.broker.connections.authentication",
+        "tidelog.broker.connections.bearer_tokens",
         "tidelog.broker.connections.tls",
         "tidelog.broker.metrics.service",
         "tidelog.broker.telemetry.client_metrics_manager",
@@ -76,18 +80,19 @@ NEEDLESS: Final = frozenset(
         "tidelog.records._encoding",
         "tidelog.records._row_builder",
         "tidelog.records.columns",
+        "tidelog.security.sasl_server",
+        "tidelog.security.scram",
         "tidelog.store.transfer",
     }
 )
 """No broker with default settings needs these."""
 KAZOO: Final = frozenset(
-    {"encodings.idna", "ipaddress", "kazoo", "pathlib", "random", "tidelog.store.zookeeper", "urllib.parse"}
+    {"datetime", "encodings.idna", "ipaddress", "kazoo", "pathlib", "random", "tidelog.store.zookeeper", "urllib.parse"}
 )
 """The client of stores elsewhere, and what it loads."""
 
 
 ELSEWHERE: Final = {
-    "tidelog.broker.connections.bearer_tokens": "a setting: needs a library, which its start asks for",
     "tidelog.broker.listening": "at the start, by a setting",
     "tidelog.broker.runtime": "at the start, by settings: metrics, tracing",
     "tidelog.broker.telemetry.offer": "at the start, by a setting",

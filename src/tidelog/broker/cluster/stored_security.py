@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from tidelog.broker.cluster.background import Background
 from tidelog.broker.cluster.store_follower import StoreFollower, persist
 from tidelog.broker.cluster.store_results import results
 from tidelog.broker.deferred import Deferred
+from tidelog.config.listener_security import SCRAM, parse_super_users
 from tidelog.metadata.operations import Create, Delete, Operation, SetData
 from tidelog.metadata.znodes import (
     CONFIG,
@@ -32,12 +33,13 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.security import stored
 from tidelog.security.access import Operation as AclOperation
 from tidelog.security.acls import WILDCARD, WILDCARD_PRINCIPAL, AclEntry, Permission, ResourcePattern
-from tidelog.security.scram import MECHANISMS, ScramCredential
+from tidelog.security.authorizer import Authorizer
 from tidelog.store.errors import NodeExists, NoNode
 
 if TYPE_CHECKING:
+    from tidelog.config.broker_config import BrokerConfig
     from tidelog.ports.clock import Clock
-    from tidelog.security.authorizer import Authorizer
+    from tidelog.security.scram import ScramCredential
     from tidelog.store.client import StoreClient
 
 logger: Final = logging.getLogger(__name__)
@@ -46,10 +48,32 @@ USERS: Final = f"{CONFIG}/users"
 UNREADABLE: Final = (AclEntry(WILDCARD_PRINCIPAL, WILDCARD, AclOperation.ALL, Permission.DENY),)
 """In place of ACLs that cannot be read: a DENY may be among them, so only super users may do anything."""
 
-UserChange = Callable[[Mapping[str, ScramCredential]], Mapping[str, ScramCredential]]
+UserChange = Callable[[Mapping[str, "ScramCredential"]], Mapping[str, "ScramCredential"]]
 """A user's credentials, [mechanism] -> credential, before and after; KafkaError refuses."""
 AclChange = Callable[[list[AclEntry]], list[AclEntry]]
 """A pattern's ACLs before and after."""
+
+
+def make_authorizer(config: BrokerConfig, clock: Clock) -> Authorizer | None:
+    """The authorizer that the settings ask for, without ACLs yet; None: all is allowed."""
+    if not config.get("authorizer.class.name"):
+        return None
+    return Authorizer(
+        parse_super_users(cast("str | None", config.get("super.users"))),
+        allow_everyone=cast(bool, config.get("allow.everyone.if.no.acl.found")),
+        audits_allowances=cast(bool, config.get("authorizer.audit.allowances")),
+        now_ms=clock.monotonic_ms,
+    )
+
+
+def _decoded(values: Mapping[str, str]) -> dict[str, ScramCredential]:
+    """The SCRAM credentials among a user's values, [mechanism] -> credential. ValueError."""
+    found = [mechanism for mechanism in SCRAM if mechanism in values]
+    if not found:
+        return {}
+    from tidelog.security.scram import ScramCredential  # Most clusters have no such users.
+
+    return {mechanism: ScramCredential.decode(values[mechanism]) for mechanism in found}
 
 
 class StoredSecurity:
@@ -122,11 +146,8 @@ class StoredSecurity:
 
     def _decode_user(self, user: str, data: bytes | None) -> dict[str, ScramCredential]:
         path = user_path(user)
-        credentials: dict[str, ScramCredential] = {}
         try:
-            values = decode_config(path, data) if data else {}
-            for mechanism in values.keys() & MECHANISMS.keys():
-                credentials[mechanism] = ScramCredential.decode(values[mechanism])
+            credentials = _decoded(decode_config(path, data) if data else {})
         except (MalformedZnode, ValueError) as error:
             self._complain(path, f"{error}; until it is mended, this user cannot enter")
             return {}
@@ -153,9 +174,8 @@ class StoredSecurity:
                 version: int | None = stat.version
             except NoNode:
                 values, version = {}, None
-            before = {name: ScramCredential.decode(values[name]) for name in values.keys() & MECHANISMS.keys()}
-            after = change(before)
-            others = {name: text for name, text in values.items() if name not in MECHANISMS}
+            after = change(_decoded(values))
+            others = {name: text for name, text in values.items() if name not in SCRAM}
             content = encode_config(others | {name: credential.encode() for name, credential in after.items()})
             write: Operation = Create(path, content) if version is None else SetData(path, content, version)
             written = content

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.peer import CloseConnection
 from tidelog.config.jaas import InvalidJaas
-from tidelog.config.listener_security import MECHANISMS, OAUTHBEARER, PLAIN, SASL_PROTOCOLS, parse_super_users
+from tidelog.config.listener_security import MECHANISMS, OAUTHBEARER, PLAIN, SASL_PROTOCOLS
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol.framing import REQUEST_SIZE_MIN
 from tidelog.security.access import Principal
-from tidelog.security.authorizer import Authorizer, one_line
+from tidelog.security.authorizer import one_line
 from tidelog.security.mechanisms import ServerMechanism
 from tidelog.security.oauthbearer import OauthServer, unsecured_login
 from tidelog.security.plain import PlainServer, StaticUsers
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger(__name__)
 
-AUTHENTICATION_MS_MAX: Final = 60_000
-"""How long a connection may take to authenticate; Kafka has connections.max.idle.ms alone."""
 _NONCE_CHARACTERS: Final = string.ascii_letters + string.digits
 _NONCE_LENGTH: Final = 24
 """Characters of a nonce: 142 bits."""
@@ -74,6 +72,17 @@ class Authentication:
         """[listener] -> how often a client has authenticated, again too; for metrics."""
         self.failed: Counter[str] = Counter()
         """[listener] -> how often a client could not."""
+
+    def gate(
+        self,
+        peer: Peer,
+        dispatcher_of: Callable[[], Dispatcher],
+        later: Callable[..., object],
+        close: Callable[[], None],
+    ) -> Gate:
+        """What a new connection has to pass. `later(delay_ms, callback, ...)` is the shell's timer; `close()` ends the
+        connection after its answers."""
+        return Gate(self, peer, dispatcher_of, later, close)
 
     def machine(self, listener: str) -> SaslServer:
         """The state machine of a new connection."""
@@ -135,18 +144,6 @@ def broker_login(config: BrokerConfig, random: Random, clock: Clock) -> Callable
     return begin
 
 
-def make_authorizer(config: BrokerConfig, clock: Clock) -> Authorizer | None:
-    """The authorizer that the settings ask for, without ACLs yet; None: all is allowed."""
-    if not config.get("authorizer.class.name"):
-        return None
-    return Authorizer(
-        parse_super_users(cast("str | None", config.get("super.users"))),
-        allow_everyone=cast(bool, config.get("allow.everyone.if.no.acl.found")),
-        audits_allowances=cast(bool, config.get("authorizer.audit.allowances")),
-        now_ms=clock.monotonic_ms,
-    )
-
-
 class Gate:
     """One connection's authentication."""
 
@@ -163,7 +160,6 @@ class Gate:
         later: Callable[..., object],
         close: Callable[[], None],
     ) -> None:
-        """`later(delay_ms, callback, ...)` is the shell's timer; `close()` ends the connection after its answers."""
         self._authentication = authentication
         self._peer = peer
         self._machine = authentication.machine(peer.listener)

@@ -28,7 +28,6 @@ from socket import SO_LINGER, SOL_SOCKET
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from tidelog.broker.connections.answers import Answers, memory_of
-from tidelog.broker.connections.authentication import AUTHENTICATION_MS_MAX, Gate
 from tidelog.broker.connections.large_frame import LargeFrame
 from tidelog.broker.connections.single_requests import SingleRequests
 from tidelog.broker.peer import CloseConnection, Peer
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tidelog.broker.connections.admission import Admission
+    from tidelog.broker.connections.authentication import Gate
     from tidelog.broker.connections.budget import ByteBudget
     from tidelog.broker.connections.connection_rates import ConnectionRates
     from tidelog.broker.connections.tls import ListenerTls
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger(__name__)
 
+AUTHENTICATION_MS_MAX: Final = 60_000
+"""How long a connection may take to authenticate; Kafka has connections.max.idle.ms alone."""
 CROWDED_WINDOW: Final = 4 << 10
 """Bytes of a read while others wait for memory: what is kept of frames that can't be begun stays small."""
 TAIL_MAX: Final = 16 << 10

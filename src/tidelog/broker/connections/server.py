@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from tidelog.broker.client_quotas import client_quotas
 from tidelog.broker.connections.admission import Admission
-from tidelog.broker.connections.authentication import AUTHENTICATION_MS_MAX, Gate
 from tidelog.broker.connections.budget import ByteBudget
-from tidelog.broker.connections.connection import Connection
+from tidelog.broker.connections.connection import AUTHENTICATION_MS_MAX, Connection
 from tidelog.broker.connections.connection_rates import ConnectionRates
 from tidelog.broker.connections.writable_sockets import WritableSockets
 from tidelog.config.listener_security import SASL_PROTOCOLS
@@ -26,7 +25,7 @@ from tidelog.config.listener_security import SASL_PROTOCOLS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tidelog.broker.connections.authentication import Authentication
+    from tidelog.broker.connections.authentication import Authentication, Gate
     from tidelog.broker.connections.tls import ListenerTls
     from tidelog.broker.descriptors import Descriptors
     from tidelog.broker.requests.dispatch import Dispatcher
@@ -210,8 +209,7 @@ class Server:
             return None
         if self.authentication is None:
             raise RuntimeError("A SASL listener is bound without an authentication gate.")
-        return Gate(
-            self.authentication,
+        return self.authentication.gate(
             connection.peer,
             lambda: self.dispatcher,
             self.shell.after,

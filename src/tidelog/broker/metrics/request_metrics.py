@@ -148,9 +148,8 @@ def _add_listeners(page: Page, server: Server, rates: ConnectionRates, by_listen
         failed = _failed_authentications(server, listener)
         refused.add(failed, labels_text(listener=listener, networkProcessor=0, networkprocessor=0))
         refused_b.add(failed, own)
-        if server.authentication is not None:
-            succeeded = server.authentication.succeeded[listener]
-            passed.add(succeeded, labels_text(listener=listener, networkProcessor=0, networkprocessor=0))
+        succeeded = 0 if server.authentication is None else server.authentication.succeeded[listener]
+        passed.add(succeeded, labels_text(listener=listener, networkProcessor=0, networkprocessor=0))
         creation, close = rates.per_second(listener, server.monotonic_ms())
         came.add(creation, own)
         went.add(close, own)
