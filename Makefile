@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Folders with Cython modules.
-COMPILED_IN := $(addprefix src/tidelog/,records storage broker/handlers)
+COMPILED_IN := $(addprefix src/tidelog/,records storage ports broker/connections broker/handlers)
 BUILD_INPUTS := pyproject.toml setup.py $(foreach folder,$(COMPILED_IN),$(wildcard $(folder)/*.pyx $(folder)/*.pxd))
 
 # pip keeps to itself what a build says.

@@ -1,11 +1,12 @@
 """Builds the compiled kernels where that is possible; everything else is declared in pyproject.toml.
 
 They need a C compiler and Python's headers. Where either is missing nothing is built, and the wheel is one of plain
-Python (`py3-none-any`): the twins `records/_pure.py` and `records/_pure_compaction.py` do the same, slower, and
+Python (`py3-none-any`): the twins `records/_pure.py` and `records/_pure_compaction.py` do the same, slower,
 `storage/log.py` appends without `storage/_append.pyx` and reads without `storage/_read.pyx`, connections handle all reads without
 `broker/connections/_single_requests.pyx`, and the broker's dispatcher handles what
 `broker/handlers/_produce_frames.pyx` and its neighbours would have, and answers fetches and heartbeats
 without `broker/handlers/_fetch_frames.pyx` and `_heartbeat_frames.pyx`; a broker says so when it starts.
+`ports/system_calls.py` calls the C library by ctypes then.
 """
 
 import sys
@@ -17,6 +18,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError
 
 COMPILED = (
+    "ports/_system_calls",
     "records/_sections",
     "records/_column_builder",
     "records/_row_builder",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import gc
 import logging
 import os
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import uvloop
 
+from tidelog.ports.system_calls import malloc_trim, signal_at_parents_death
 from tidelog.records import implementation
 from tidelog.storage.ordinary import append_ordinary
 
@@ -29,8 +29,6 @@ logger: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-_PR_SET_PDEATHSIG: Final = 1
-"""Of prctl(2): the signal that this process gets when its parent dies."""
 FULL_COLLECTION_RARITY: Final = 1000
 """A full garbage collection comes after so many smaller ones, not after 10. It looks at all that lives: with 10,000
 partitions it stops the loop for a third of a second, and finds next to nothing, for hardly anything here is a cycle."""
@@ -92,7 +90,7 @@ def run(main: Callable[[Stop], Awaitable[None]], *, parent_pipe: int | None = No
         if parent_pipe is not None:
             os.set_inheritable(parent_pipe, False)
             # A process that is stopped (SIGSTOP) when its parent dies would never see the pipe's end.
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
+            signal_at_parents_death(signal.SIGCONT)
             loop.add_reader(parent_pipe, _parent_gone, loop, parent_pipe, stop)
         await main(stop)
 
@@ -161,9 +159,7 @@ def settle_memory() -> None:
     """
     gc.collect()
     gc.freeze()
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "malloc_trim"):  # The GNU C library's; musl has none.
-        libc.malloc_trim(0)
+    malloc_trim()
 
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import errno
 import fcntl
 import os
@@ -13,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.ports.disk import Bytes, File, FileStat, Lock, Space
+from tidelog.ports.system_calls import syncfs
 
 if TYPE_CHECKING:
     import ssl
@@ -147,9 +147,6 @@ class _SystemLock:
 class SystemDisk:
     """`tidelog.ports.disk.Disk` on the operating system's files."""
 
-    def __init__(self) -> None:
-        self._libc = ctypes.CDLL(None, use_errno=True)
-
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         flags = os.O_RDONLY if read_only else os.O_RDWR
         if create:
@@ -188,8 +185,8 @@ class SystemDisk:
 
     def sync_file_system(self, path: str) -> None:
         with self._directory(path) as descriptor:
-            if self._libc.syncfs(descriptor) != 0:
-                code = ctypes.get_errno()
+            code = syncfs(descriptor)
+            if code != 0:
                 raise OSError(code, os.strerror(code), path)
 
     def lock(self, path: str) -> Lock:
