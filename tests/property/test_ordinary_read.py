@@ -18,7 +18,7 @@ from tidelog.records.batch import Codec
 from tidelog.storage import readable_log
 from tidelog.storage.errors import WouldBlock
 from tidelog.storage.integrity import TRUSTED_MS
-from tidelog.storage.ordinary import read_ordinary
+from tidelog.storage.ordinary_read import read_ordinary
 
 pytestmark = pytest.mark.skipif(
     read_ordinary is None,

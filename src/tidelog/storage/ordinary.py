@@ -1,5 +1,4 @@
-"""What is compiled of a log: appends of ordinary batches, clients' (`_append.pyx`) and a leader's
-(`_append_followed.pyx`), and ordinary reads (`_read.pyx`).
+"""The compiled appends of ordinary batches: clients' (`_append.pyx`) and a leader's (`_append_followed.pyx`).
 
 None where they were not built: `Log` does it all itself.
 """
@@ -12,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidelog.storage.append import AppendInfo
-    from tidelog.storage.log_reader import ReadResult
-    from tidelog.storage.readable_log import ReadableLog
     from tidelog.storage.truncation import TruncatableLog
 
     append_ordinary: Callable[[TruncatableLog, bytearray | memoryview, int, int, int, int], AppendInfo | None] | None
@@ -22,16 +19,9 @@ if TYPE_CHECKING:
     append_followed: Callable[[TruncatableLog, bytes | bytearray | memoryview, int, int], AppendInfo | None] | None
     """`append_followed(log, data, leader_epoch, now_ms)`: appends what a leader of that epoch has sent, if nothing is
     out of the ordinary; None: nothing has changed. `KafkaError` as `Log.append_as_follower`."""
-    read_ordinary: Callable[[ReadableLog, int, int, int, bool, bool], ReadResult | None] | None
-    """`read_ordinary(log, offset, max_bytes, up_to_offset, min_one_batch, checked)`: `ReadableLog.read` with
-    `blocking=False`, if nothing is out of the ordinary; None: nothing has changed."""
 else:
     try:
         from tidelog.storage._append import append_ordinary
         from tidelog.storage._append_followed import append_followed
     except ImportError:
         append_ordinary = append_followed = None
-    try:
-        from tidelog.storage._read import read_ordinary
-    except ImportError:
-        read_ordinary = None

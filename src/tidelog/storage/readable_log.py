@@ -25,7 +25,7 @@ from tidelog.storage import log_reader
 from tidelog.storage.errors import CorruptTransactionIndex
 from tidelog.storage.integrity import SegmentCheck
 from tidelog.storage.log_reader import EMPTY_READ, FoundRecord, ReadResult, read_batches
-from tidelog.storage.ordinary import read_ordinary
+from tidelog.storage.ordinary_read import read_ordinary
 from tidelog.storage.producer_state import ProducerState
 from tidelog.storage.rot import Rot, RottenBatch
 from tidelog.storage.segment_order import floor_index
