@@ -2,8 +2,8 @@
 
 They need a C compiler and Python's headers. Where either is missing nothing is built, and the wheel is one of plain
 Python (`py3-none-any`): the twins `records/_pure.py` and `records/_pure_compaction.py` do the same, slower,
-`storage/log.py` appends without `storage/_append.pyx` and reads without `storage/_read.pyx`, connections handle all reads without
-`broker/connections/_single_requests.pyx`, and the broker's dispatcher handles what
+`storage/log.py` appends without `storage/_append.pyx` and reads without `storage/_read.pyx`, connections handle what
+they receive without `broker/connections/_single_requests.pyx`, and the broker's dispatcher handles what
 `broker/handlers/_produce_frames.pyx` and its neighbours would have, and answers fetches and heartbeats
 without `broker/handlers/_fetch_frames.pyx` and `_heartbeat_frames.pyx`; a broker says so when it starts.
 `ports/system_calls.py` calls the C library by ctypes then.
