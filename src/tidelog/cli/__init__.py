@@ -85,6 +85,15 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs a command and returns its exit code; what goes wrong is one line on stderr."""
+    from tidelog.cli.security import forget_command_config
+
+    try:
+        return _run(arguments)
+    finally:
+        forget_command_config()
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
         arguments = _with_bootstrap_behind(_without_command_config(arguments))
         command = COMMANDS.get(arguments[0]) if arguments else None

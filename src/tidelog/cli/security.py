@@ -24,7 +24,7 @@ _given: list[str] = []
 def without_command_config(arguments: Sequence[str]) -> list[str]:
     """The arguments without the option, whose file `command_security` reads. WrongUsage where the file is missing."""
     left: list[str] = []
-    _given.clear()
+    forget_command_config()
     following = iter(arguments)
     for argument in following:
         if argument == "--":
@@ -39,6 +39,11 @@ def without_command_config(arguments: Sequence[str]) -> list[str]:
         else:
             left.append(argument)
     return left
+
+
+def forget_command_config() -> None:
+    """The command is over: another one in this process is not secured by its file."""
+    _given.clear()
 
 
 def command_properties() -> dict[str, str]:

@@ -7,12 +7,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from tests.unit.cli.conftest import Tidelog
 
-from tidelog import __version__
+from tidelog import __version__, cli
 from tidelog.cli import COMMANDS
+from tidelog.cli.security import command_properties
 
 
 def loaded_by(arguments: list[str]) -> set[str]:
@@ -137,3 +139,11 @@ def test_numbers_that_no_command_could_work_with(tidelog: Tidelog, arguments: li
     told = tidelog(*arguments)
     assert told.code == 2
     assert re.search(rf"{arguments[-2].lstrip('-')}.*less than or equal to", told.err)
+
+
+def test_a_commands_security_ends_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file of one command does not secure what comes after it in the same process."""
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SASL_PLAINTEXT\n")
+    assert cli.run(["no-command", "--command-config", str(file)]) != 0
+    assert command_properties() == {}
