@@ -23,7 +23,7 @@ from tidelog.metadata.znodes import CONFIG_CHANGE_PREFIX, config_path, encode_co
 from tidelog.ports.real import SystemRandom
 from tidelog.store.client import Stat, Watch
 from tidelog.store.embedded import EmbeddedStore
-from tidelog.store.errors import ConnectionLoss, StoreError
+from tidelog.store.errors import ConnectionLoss, NoAuth, StoreError
 from tidelog.store.local import LocalStore
 from tidelog.store.persistence import MemoryPersistence
 
@@ -326,6 +326,77 @@ def test_settings_that_cannot_be_read_keep_what_is_known_and_else_everything() -
         session = await world.session()
         await session.follow()
         assert world.told == [(U, KEEP_EVERYTHING)]
+
+    in_a_world(scenario)
+
+
+def deny(monkeypatch: pytest.MonkeyPatch, *paths: str) -> None:
+    """Another client has made these nodes, and lets nobody else read them."""
+    get = LocalStore.get
+
+    def denying(store: LocalStore, path: str, watch: Watch | None = None) -> Awaitable[tuple[bytes | None, Stat]]:
+        if path not in paths:
+            return get(store, path, watch)
+        denied: asyncio.Future[tuple[bytes | None, Stat]] = asyncio.get_running_loop().create_future()
+        denied.set_exception(NoAuth(path))
+        return denied
+
+    monkeypatch.setattr(LocalStore, "get", denying)
+
+
+def test_settings_that_may_not_be_read_are_those_that_cannot(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others are read. Else the broker would follow no settings any more, and could make no log of any topic."""
+
+    async def scenario(world: World) -> None:
+        await world.set(T, a="1")
+        await world.set(U, a="1")
+        deny(monkeypatch, config_path(T))
+        session = await world.session()
+        await session.follow()
+        assert await session.read([T, U]) == {T: None, U: {"a": "1"}}
+        assert config_path(T) in caplog.text
+        await world.set(U, a="2")
+        await world.notify(T)
+        await world.notify(U)
+        await eventually(lambda: (U, {"a": "2"}) in world.told)
+        await session.confirm()
+        # A broker that has read settings before compares all of them.
+        world.told.clear()
+        await (await world.session()).follow()
+        assert world.told == [(T, KEEP_EVERYTHING)]
+
+    in_a_world(scenario)
+
+
+def test_a_notification_that_may_not_be_read_has_all_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        deny(monkeypatch, NEXT_NOTIFICATION.format(0))
+        session = await world.session()
+        await session.follow()
+        await world.set(T, a="1")
+        await world.notify(T)
+        await eventually(lambda: world.told == [(T, {"a": "1"})])
+        await session.confirm()
+
+    in_a_world(scenario)
+
+
+def test_an_old_notification_that_cannot_be_removed_stops_nothing() -> None:
+    """Somebody has put a node below it: a broker would not start, or would not know how far it has followed."""
+
+    async def scenario(world: World) -> None:
+        await world.notify(T)
+        await world.tool.create(f"{NEXT_NOTIFICATION.format(0)}/x")
+        world.clock.now_ms += CHANGE_NOTIFICATION_AGE_MS_MAX + 1
+        await world.notify(T)
+        session = await world.session()
+        await session.follow()
+        await world.set(T, a="1")
+        await world.notify(T)
+        await eventually(lambda: world.told == [(T, {"a": "1"})])
+        await session.confirm()
 
     in_a_world(scenario)
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.cluster.commit import RETRY_DELAY_MS
-from tidelog.broker.cluster.store_results import results
+from tidelog.broker.cluster.store_results import contents, results
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.metadata.znodes import (
     CONFIG,
@@ -35,7 +35,16 @@ from tidelog.metadata.znodes import (
     is_number,
     resource_of,
 )
-from tidelog.store.errors import ConnectionLoss, NodeExists, NoNode, SessionExpired, StoreClosed, StoreError
+from tidelog.store.errors import (
+    ConnectionLoss,
+    NoAuth,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionExpired,
+    StoreClosed,
+    StoreError,
+)
 
 if TYPE_CHECKING:
     from tidelog.store.client import Stat, StoreClient, WatchEvent
@@ -204,13 +213,18 @@ class ConfigChanges:
         # A topic's first settings come without a notification: a server that is behind might not have them yet.
         await self._store.sync()
         number = self._known.begin_read()
-        found = await results([self._store.get(config_path(resource)) for resource in wanted], NoNode)
+        found = await contents([self._store.get(config_path(resource)) for resource in wanted])
         read: dict[ConfigResource, Mapping[str, str] | None] = {}
         for resource, node in zip(wanted, found, strict=True):
             path = config_path(resource)
+            version, values = NO_NODE, dict[str, str]()
             try:
-                values = {} if node is None else decode_config(path, node[0])
-            except MalformedZnode as error:
+                match node:
+                    case NoAuth():
+                        raise node
+                    case data, stat:
+                        version, values = stat.mzxid, decode_config(path, data)
+            except (MalformedZnode, NoAuth) as error:
                 read[resource] = None
                 if self._complaints.get(path) != str(error):
                     self._complaints[path] = str(error)
@@ -220,7 +234,6 @@ class ConfigChanges:
                     )
             else:
                 self._complaints.pop(path, None)
-                version = NO_NODE if node is None else node[1].mzxid
                 read[resource] = self._known.take(resource, number, version, values)
         return read
 
@@ -293,10 +306,10 @@ class ConfigChanges:
     async def _changed_resources(self, names: Sequence[str]) -> list[ConfigResource] | None:
         """What notifications are about; None where one is deleted by now, or says nothing that can be understood."""
         paths = [f"{CONFIG_CHANGES}/{name}" for name in names]
-        found = await results([self._store.get(path) for path in paths], NoNode)
+        found = await contents([self._store.get(path) for path in paths])
         resources: dict[ConfigResource, None] = {}
         for path, node in zip(paths, found, strict=True):
-            if node is None:
+            if node is None or isinstance(node, NoAuth):
                 return None
             try:
                 resource = resource_of(decode_config_change(path, node[0]))
@@ -339,8 +352,8 @@ class ConfigChanges:
         newest = max(ctimes, key=_number_of, default=None)
         oldest_ms = 0 if newest is None else ctimes[newest] - CHANGE_NOTIFICATION_AGE_MS_MAX
         old = [f"{CONFIG_CHANGES}/{name}" for name, ctime in ctimes.items() if ctime < oldest_ms]
-        # Another broker may be faster.
-        await results([self._store.delete(path) for path in old], NoNode)
+        # Another broker may be faster. What somebody else has put below one, or guards, keeps it here.
+        await results([self._store.delete(path) for path in old], NoNode, NotEmpty, NoAuth)
 
 
 def _number_of(name: str) -> int:

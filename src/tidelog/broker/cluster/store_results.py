@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable
 from typing import TypeVar
 
-from tidelog.store.errors import StoreError
+from tidelog.store.client import Stat
+from tidelog.store.errors import NoAuth, NoNode, StoreError
 
 T = TypeVar("T")
 
@@ -27,3 +28,18 @@ async def results(pending: Iterable[Awaitable[T]], *missing: type[StoreError]) -
     if failure is not None:
         raise failure
     return answers
+
+
+async def contents(
+    pending: Iterable[Awaitable[tuple[bytes | None, Stat]]],
+) -> list[tuple[bytes | None, Stat] | NoAuth | None]:
+    """What was read of many nodes, in the order of `pending`; None for a node that is not there, the error for one that
+    this broker may not read: it must not keep the others from being read. StoreError."""
+    return await results([_unless_denied(read) for read in list(pending)], NoNode)
+
+
+async def _unless_denied(read: Awaitable[tuple[bytes | None, Stat]]) -> tuple[bytes | None, Stat] | NoAuth:
+    try:
+        return await read
+    except NoAuth as error:
+        return error
