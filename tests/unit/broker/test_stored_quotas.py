@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
+import pytest
 from tests.waiting import eventually
 
 from tidelog.broker.cluster.stored_quotas import QuotaChange, StoredQuotas
@@ -15,8 +17,9 @@ from tidelog.ports.real import SystemClock, SystemRandom
 from tidelog.quotas.client_quotas import ClientQuotas
 from tidelog.quotas.entities import CLIENT_ID, IP, USER, Entity, Name, QuotaKey
 from tidelog.quotas.rates import Window
+from tidelog.store.client import Watch
 from tidelog.store.embedded import EmbeddedStore
-from tidelog.store.errors import NoNode
+from tidelog.store.errors import NoAuth, NoNode
 from tidelog.store.local import LocalStore
 from tidelog.store.persistence import MemoryPersistence
 
@@ -158,6 +161,34 @@ def test_a_broker_that_starts_reads_all_and_forgets_what_is_gone() -> None:
         assert late.entities == world.tables[0].entities
         assert late.limits_clients
         assert late.limits_addresses
+
+    run(check)
+
+
+def test_quotas_that_may_not_be_read_stay_as_they_were(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another client keeps their node for itself: the broker starts, and knows all others."""
+
+    async def check(world: World) -> None:
+        await world.set({USER: "u"}, producer_byte_rate=1)
+        await world.set({USER: "v"}, producer_byte_rate=2)
+        late = ClientQuotas(Window(11, 1_000), Window(11, 1_000))
+        known = Entity.of({USER: "u"})
+        late.set(known, {RATE: 9})
+        get = type(world.store).get
+
+        def denying(session: LocalStore, path: str, watch: Watch | None = None) -> Awaitable[Any]:
+            if path != "/config/users/u":
+                return get(session, path, watch)
+            refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            refused.set_exception(NoAuth(path))
+            return refused
+
+        monkeypatch.setattr(type(world.store), "get", denying)
+        await StoredQuotas(lambda: world.store, SystemClock(), late).open()
+        assert late.entities == {known: {RATE: 9}, Entity.of({USER: "v"}): {RATE: 2}}
+        assert "/config/users/u" in caplog.text
 
     run(check)
 

@@ -11,7 +11,7 @@ from tests.unit.broker.several import FragileSession
 from tests.waiting import eventually
 
 from tidelog.broker.cluster import store_follower as module
-from tidelog.broker.cluster.stored_security import StoredSecurity
+from tidelog.broker.cluster.stored_security import UNREADABLE, StoredSecurity, user_path
 from tidelog.broker.futures import future_of
 from tidelog.metadata.operations import Create, SetData
 from tidelog.metadata.operations import Operation as StoreOperation
@@ -267,6 +267,40 @@ def test_a_change_is_tried_again_where_the_store_failed_and_refused_where_it_may
         with pytest.raises(KafkaError, match="access list") as refused:
             await future_of(security.change_acls(ORDERS, lambda before: []))
         assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(check(), 180))
+
+
+def test_nodes_that_may_not_be_read_are_those_that_cannot(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another client keeps a user's node, or a topic's ACLs, for itself: the broker starts, and knows all others."""
+    denied = {user_path("bob"), stored.acl_path(ORDERS)}
+    get = LocalStore.get
+
+    def denying(session: LocalStore, path: str, watch: Watch | None = None) -> Awaitable[Any]:
+        if path not in denied:
+            return get(session, path, watch)
+        refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        refused.set_exception(NoAuth(path))
+        return refused
+
+    async def check() -> None:
+        store, session, security, authorizer = await opened()
+        await session.create("/config/users")
+        mechanism = MECHANISMS["SCRAM-SHA-256"]
+        credential = ScramCredential.of_salted(mechanism, b"password", b"salt", 4096)
+        for user in ("alice", "bob"):
+            await future_of(security.alter_user(user, lambda before: {mechanism.name: credential}))
+        await future_of(security.change_acls(ORDERS, lambda before: [READ]))
+        monkeypatch.setattr(LocalStore, "get", denying)
+        starting = StoredSecurity(lambda: session, SystemClock(), authorizer)
+        await starting.open()
+        assert starting.credential(mechanism.name, "alice") == credential
+        assert starting.credential(mechanism.name, "bob") is None
+        assert authorizer.entries(ORDERS) == set(UNREADABLE)
+        assert all(path in caplog.text for path in denied)
         await store.close()
 
     asyncio.run(asyncio.wait_for(check(), 180))

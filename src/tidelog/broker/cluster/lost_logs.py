@@ -14,7 +14,7 @@ from tidelog.broker.cluster.store_results import results
 from tidelog.metadata.replica_marks import ReplicaDamage, ReplicaMark
 from tidelog.metadata.znodes import TOPICS, MalformedZnode, decode_state, decode_topic, state_path, topic_path
 from tidelog.model.identifiers import NO_LEADER_EPOCH, BrokerId, Offset, TopicId, TopicPartition
-from tidelog.store.errors import NoNode
+from tidelog.store.errors import NoAuth, NoNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +37,7 @@ async def lost_logs(store: StoreClient, broker_id: BrokerId, logs: LogManager) -
         topics |= dict.fromkeys((await store.children(TOPICS))[0])
     assigned = await _assigned(store, broker_id, topics)
     absent = {each: topic_id for each, topic_id in assigned.items() if logs.get(each) is None}
-    states = await results([store.get(state_path(*each)) for each in absent], NoNode)
+    states = await results([store.get(state_path(*each)) for each in absent], NoNode, NoAuth)
     lost: dict[TopicPartition, ReplicaMark] = {}
     for (topic_partition, topic_id), node in zip(absent.items(), states, strict=True):
         try:
@@ -58,7 +58,7 @@ async def lost_logs(store: StoreClient, broker_id: BrokerId, logs: LogManager) -
 async def _assigned(store: StoreClient, broker_id: BrokerId, topics: Iterable[str]) -> dict[TopicPartition, TopicId]:
     """The partitions of these topics of which the broker has a replica, with the topic's id."""
     names = list(topics)
-    nodes = await results([store.get(topic_path(name)) for name in names], NoNode)
+    nodes = await results([store.get(topic_path(name)) for name in names], NoNode, NoAuth)
     found: dict[TopicPartition, TopicId] = {}
     for name, node in zip(names, nodes, strict=True):
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.cluster.store_results import results
-from tidelog.store.errors import NoNode
+from tidelog.store.errors import NoAuth, NoNode, NotEmpty
 
 if TYPE_CHECKING:
     from tidelog.store.client import Stat, StoreClient, Watch
@@ -43,7 +43,8 @@ class Notifications:
             return None
         fresh = sorted(name for name in names if _number_of(name) >= before[1])
         paths = [f"{self.path}/{name}" for name in fresh]
-        found = await results([self._store.get(path) for path in paths], NoNode)
+        # What this broker may not read counts as missed.
+        found = await results([self._store.get(path) for path in paths], NoNode, NoAuth)
         if len(fresh) != now[1] - before[1] or None in found:
             return None
         return [(path, node[0]) for path, node in zip(paths, found, strict=True) if node is not None]
@@ -55,7 +56,7 @@ class Notifications:
         ctimes = {name: stat.ctime for name, stat in zip(names, stats, strict=True) if stat is not None}
         oldest_ms = max(ctimes.values(), default=0) - AGE_MS_MAX
         old = [name for name, ctime in ctimes.items() if ctime < oldest_ms]
-        await results([self._store.delete(f"{self.path}/{name}") for name in old], NoNode)
+        await results([self._store.delete(f"{self.path}/{name}") for name in old], NoNode, NotEmpty, NoAuth)
 
 
 def _position_of(stat: Stat) -> tuple[int, int]:

@@ -41,7 +41,7 @@ from tidelog.metadata.replica_marks import (
 from tidelog.metadata.znodes import MalformedZnode, decode_state, state_path
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import NO_LEADER, ZERO_TOPIC_ID, BrokerId, TopicPartition
-from tidelog.store.errors import NodeExists, NoNode, NotEmpty
+from tidelog.store.errors import NoAuth, NodeExists, NoNode, NotEmpty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -296,7 +296,7 @@ class ReplicaMarks:
 
     async def _out_of_sync(self, store: StoreClient, heeded: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Of replicas whose marks were read before: those that are outside the ISR now, hence for good."""
-        states = await results([store.get(state_path(*each)) for each in heeded], NoNode)
+        states = await results([store.get(state_path(*each)) for each in heeded], NoNode, NoAuth)
         outside = []
         for topic_partition, node in zip(heeded, states, strict=True):
             with contextlib.suppress(MalformedZnode):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.cluster.background import Background
 from tidelog.broker.cluster.store_follower import StoreFollower, persist
-from tidelog.broker.cluster.store_results import results
+from tidelog.broker.cluster.store_results import contents, results
 from tidelog.metadata.operations import Create, Delete, Operation, SetData
 from tidelog.metadata.znodes import (
     CONFIG,
@@ -38,7 +38,7 @@ from tidelog.quotas.entities import (
     entity_of,
     entity_path,
 )
-from tidelog.store.errors import BadVersion, NoNode, NotEmpty
+from tidelog.store.errors import BadVersion, NoAuth, NoNode, NotEmpty
 
 if TYPE_CHECKING:
     from tidelog.broker.deferred import Deferred
@@ -106,8 +106,11 @@ class StoredQuotas:
 
     async def _read(self, store: StoreClient, entities: Iterable[Entity]) -> None:
         wanted = list(entities)
-        found = await results([store.get(_node(entity)) for entity in wanted], NoNode)
+        found = await contents([store.get(_node(entity)) for entity in wanted])
         for entity, node in zip(wanted, found, strict=True):
+            if isinstance(node, NoAuth):
+                self._complain(entity, f"{node}; until it is mended, its quotas stay as they were")
+                continue
             values = {} if node is None or not node[0] else self._decode(entity, node[0])
             if values is not None and values != self._quotas.entities.get(entity, {}):
                 self._quotas.set(entity, values)

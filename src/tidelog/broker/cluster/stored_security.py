@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from tidelog.broker.cluster.background import Background
 from tidelog.broker.cluster.store_follower import StoreFollower, persist
-from tidelog.broker.cluster.store_results import results
+from tidelog.broker.cluster.store_results import contents, results
 from tidelog.broker.deferred import Deferred
 from tidelog.config.listener_security import SCRAM, parse_super_users
 from tidelog.metadata.operations import Create, Delete, Operation, SetData
@@ -34,13 +34,13 @@ from tidelog.security import stored
 from tidelog.security.access import Operation as AclOperation
 from tidelog.security.acls import WILDCARD, WILDCARD_PRINCIPAL, AclEntry, Permission, ResourcePattern
 from tidelog.security.authorizer import Authorizer
-from tidelog.store.errors import NodeExists, NoNode
+from tidelog.store.errors import NoAuth, NodeExists, NoNode
 
 if TYPE_CHECKING:
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.ports.clock import Clock
     from tidelog.security.scram import ScramCredential
-    from tidelog.store.client import StoreClient
+    from tidelog.store.client import Stat, StoreClient
 
 logger: Final = logging.getLogger(__name__)
 
@@ -136,19 +136,22 @@ class StoredSecurity:
 
     async def _read_users(self, store: StoreClient, users: Iterable[str]) -> None:
         wanted = sorted(users)
-        found = await results([store.get(user_path(user)) for user in wanted], NoNode)
+        found = await contents([store.get(user_path(user)) for user in wanted])
         for user, node in zip(wanted, found, strict=True):
-            credentials = {} if node is None else self._decode_user(user, node[0])
+            credentials = {} if node is None else self._decode_user(user, node)
             if credentials:
                 self._credentials[user] = credentials
             else:
                 self._credentials.pop(user, None)
 
-    def _decode_user(self, user: str, data: bytes | None) -> dict[str, ScramCredential]:
+    def _decode_user(self, user: str, node: tuple[bytes | None, Stat] | NoAuth) -> dict[str, ScramCredential]:
         path = user_path(user)
         try:
+            if isinstance(node, NoAuth):
+                raise node
+            data, _ = node
             credentials = _decoded(decode_config(path, data) if data else {})
-        except (MalformedZnode, ValueError) as error:
+        except (MalformedZnode, ValueError, NoAuth) as error:
             self._complain(path, f"{error}; until it is mended, this user cannot enter")
             return {}
         self._complaints.pop(path, None)
@@ -205,16 +208,18 @@ class StoredSecurity:
         self, store: StoreClient, patterns: Iterable[ResourcePattern]
     ) -> dict[ResourcePattern, list[AclEntry]]:
         wanted = list(patterns)
-        found = await results([store.get(stored.acl_path(pattern)) for pattern in wanted], NoNode)
+        found = await contents([store.get(stored.acl_path(pattern)) for pattern in wanted])
         return {
-            pattern: [] if node is None else self._decode_acls(stored.acl_path(pattern), node[0])
+            pattern: [] if node is None else self._decode_acls(stored.acl_path(pattern), node)
             for pattern, node in zip(wanted, found, strict=True)
         }
 
-    def _decode_acls(self, path: str, data: bytes | None) -> list[AclEntry]:
+    def _decode_acls(self, path: str, node: tuple[bytes | None, Stat] | NoAuth) -> list[AclEntry]:
         try:
-            entries = stored.decode_acls(path, data)
-        except stored.MalformedNode as error:
+            if isinstance(node, NoAuth):
+                raise node
+            entries = stored.decode_acls(path, node[0])
+        except (stored.MalformedNode, NoAuth) as error:
             self._complain(path, f"{error}; until it is mended, super users alone may use what it is about")
             return list(UNREADABLE)
         self._complaints.pop(path, None)

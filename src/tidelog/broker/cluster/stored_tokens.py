@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Final, cast
 
 from tidelog.broker.cluster.background import Background
 from tidelog.broker.cluster.store_follower import StoreFollower, persist
-from tidelog.broker.cluster.store_results import results
+from tidelog.broker.cluster.store_results import contents, results
 from tidelog.metadata.operations import Create, Delete, Operation, SetData
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.security import delegation_tokens
 from tidelog.security.delegation_tokens import DelegationToken, Lifetimes, decode_token, encode_token, token_path
 from tidelog.security.scram import ITERATIONS_MIN, MECHANISMS, ScramCredential, TokenLogin
 from tidelog.security.stored import MalformedNode
-from tidelog.store.errors import NodeExists, NoNode, StoreError
+from tidelog.store.errors import NoAuth, NodeExists, NoNode, StoreError
 
 if TYPE_CHECKING:
     from tidelog.broker.deferred import Deferred
@@ -157,10 +157,12 @@ class StoredTokens:
 
     async def _read(self, store: StoreClient, ids: Iterable[str]) -> None:
         wanted = sorted(ids)
-        found = await results([store.get(token_path(token_id)) for token_id in wanted], NoNode)
+        found = await contents([store.get(token_path(token_id)) for token_id in wanted])
         for token_id, node in zip(wanted, found, strict=True):
             token = None
-            if node is not None:
+            if isinstance(node, NoAuth):
+                logger.error("token_unreadable: reason=%s", node)
+            elif node is not None:
                 try:
                     token = decode_token(token_path(token_id), node[0])
                 except MalformedNode as error:
