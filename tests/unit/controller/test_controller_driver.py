@@ -1399,6 +1399,38 @@ def test_a_node_that_the_controller_may_not_read_counts_as_unreadable(
     run(scenario)
 
 
+def test_a_known_topic_whose_node_may_not_be_read_any_more_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody has changed its access list, and then the node: as it is known it is not written again and again."""
+
+    async def scenario(harness: Harness) -> None:
+        get = Recording.get
+
+        def denying(session: Recording, wanted: str, watch: Any = None) -> Awaitable[Any]:
+            if wanted != "/brokers/topics/t" or not is_denied:
+                return get(session, wanted, watch)
+            failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            failed.set_exception(NoAuth(wanted))
+            return failed
+
+        is_denied = False
+        monkeypatch.setattr(Recording, "get", denying)
+        driver, session = await harness.broker(0)
+        await driver.elections.serve(CreateTopics([NewTopic("t", 1, 1)]))
+        other = await LocalStore.connect(harness.store)
+        is_denied = True
+        told(session)
+        await other.set("/brokers/topics/t", b"whatever")
+        created = await driver.elections.serve(CreateTopics([NewTopic("v", 1, 1)]), timeout_ms=5_000)
+        assert [outcome.error for outcome in created] == [ErrorCode.NONE]
+        assert not [line for line in told(session) if line.startswith("* set /brokers/topics/t")]
+        assert driver.elections.image is not None
+        assert driver.elections.image.topics["t"].partitions[0].leader == 0
+        await other.close()
+        await driver.close()
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("before", [True, False], ids=["known", "found out"])
 @pytest.mark.parametrize("is_ephemeral", [True, False], ids=["ephemeral", "access list"])
 def test_a_topic_below_which_the_controller_may_not_write_stops_no_controller(

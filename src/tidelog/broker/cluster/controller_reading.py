@@ -396,8 +396,11 @@ class StoreReading:
             read = found.get(topic_path(name))
             if read is not None:
                 is_same_node = self._watched_topics.get(name) == read.czxid
-                nodes.append(TopicNode(name, read.data, is_same_node, read.version))
                 self._watched_topics[name] = read.czxid
+                if read.data is DENIED and name in self._controller().image.topics:
+                    # Put back, it would have changed again, and be put back without end.
+                    continue
+                nodes.append(TopicNode(name, read.data, is_same_node, read.version))
             else:
                 self._watched_topics.pop(name, None)
                 if name in self._controller().image.topics:
