@@ -84,6 +84,32 @@ def test_a_replica_is_barred_once_its_mark_was_read_and_it_is_outside_the_isr(tm
     run(check())
 
 
+def test_nodes_that_nobody_knows_below_a_mark_go_with_it(tmp_path: Path) -> None:
+    """The mark could not be removed with them, nor written again: the broker stopped, and did not start any more."""
+
+    async def check() -> None:
+        async with one_broker(tmp_path) as (brokers, told):
+            session = brokers.sessions[0]
+            mark = replica_mark_path(1, T0)
+
+            async def strangers() -> None:
+                await session.create(f"{mark}/x")
+                await session.create(f"{mark}/x/y")
+
+            told.report(T0, LACKS_ITS_TAIL)
+            await told.write(session)
+            await strangers()
+            told.report(T0, LACKS_MORE)
+            await told.write(session)
+            assert marks(brokers) == ["1-t-0"]
+            await strangers()
+            told.dropped(T0)
+            await told.write(session)
+            assert marks(brokers) == []
+
+    run(check())
+
+
 def test_a_controller_reads_a_mark_that_was_written_again(tmp_path: Path) -> None:
     """Under the same name, in one transaction: the names of marks do not change by that."""
 

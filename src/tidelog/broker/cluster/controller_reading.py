@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from tidelog.broker.cluster.store_results import results
+from tidelog.broker.cluster.store_results import below, results
 from tidelog.controller.controller import Controller
 from tidelog.controller.events import (
     BrokersChanged,
@@ -155,17 +155,8 @@ class StoreReading:
 
     async def _read_foreign_nodes(self, topic: str) -> list[NodeRead]:
         """Nodes that are none of Kafka's, wherever below a topic that is to go: with any of them left it could not."""
-        return [NodeRead(path, None, 0) for path in await self.below(topic_path(topic)) if not _is_kafkas(path)]
-
-    async def below(self, path: str) -> list[str]:
-        """All nodes below one, parents before children. StoreError."""
-        found: list[str] = []
-        level = [path]
-        while level:
-            listed = await results([self._store.children(each) for each in level], NoNode)
-            level = [f"{each}/{name}" for each, names in zip(level, listed, strict=True) if names for name in names[0]]
-            found += level
-        return found
+        found = await below(self._store, topic_path(topic))
+        return [NodeRead(path, None, 0) for path in found if not _is_kafkas(path)]
 
     async def _read_nodes(self, paths: Iterable[str], *, watched: bool = False) -> list[NodeRead]:
         """The nodes that are there, in order; many reads under way at once. `DENIED`: this broker may not read it."""

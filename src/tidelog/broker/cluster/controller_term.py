@@ -29,6 +29,7 @@ from typing import Any, Final
 from tidelog.broker.cluster.broker_channel import Channel, SendRequest
 from tidelog.broker.cluster.commit import Commit
 from tidelog.broker.cluster.controller_reading import StoreReading
+from tidelog.broker.cluster.store_results import below
 from tidelog.controller.controller import Controller
 from tidelog.controller.events import Elected, Event, ReplicasStopped, Submitted
 from tidelog.controller.requests import AllocateProducerIds, AlterPartition, ControlledShutdown, Request
@@ -397,7 +398,7 @@ class Term:
         """
         if path.startswith(TOPICS):
             return
-        found = await self._reading.below(path)
+        found = await below(self._store, path)
         logger.warning("foreign nodes removed: below=%s nodes=%s", path, ", ".join(found[:10]))
         await self._commit([Write(Delete(each)) for each in reversed(found)])
 

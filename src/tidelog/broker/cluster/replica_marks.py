@@ -22,7 +22,7 @@ import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.cluster.lost_logs import lost_logs
-from tidelog.broker.cluster.store_results import results
+from tidelog.broker.cluster.store_results import below, results
 from tidelog.metadata.operations import Create, Delete, Operation, SetData
 from tidelog.metadata.replica_marks import (
     MARKS,
@@ -230,6 +230,10 @@ class ReplicaMarks:
             except NoNode:
                 # Another broker has removed the container, which was empty, or the controller a mark.
                 continue
+            except NotEmpty as error:
+                # Somebody has put nodes below a mark: they go with it.
+                foreign = await below(store, error.path)
+                await results([store.delete(path) for path in reversed(foreign)], NoNode)
 
     async def _write_once(self, store: StoreClient) -> None:
         names = await self._names(store)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable
 from typing import TypeVar
 
-from tidelog.store.client import Stat
+from tidelog.store.client import Stat, StoreClient
 from tidelog.store.errors import NoAuth, NoNode, StoreError
 
 T = TypeVar("T")
@@ -43,3 +43,14 @@ async def _unless_denied(read: Awaitable[tuple[bytes | None, Stat]]) -> tuple[by
         return await read
     except NoAuth as error:
         return error
+
+
+async def below(store: StoreClient, path: str) -> list[str]:
+    """All nodes below one, parents before children. StoreError."""
+    found: list[str] = []
+    level = [path]
+    while level:
+        listed = await results([store.children(each) for each in level], NoNode)
+        level = [f"{each}/{name}" for each, names in zip(level, listed, strict=True) if names for name in names[0]]
+        found += level
+    return found
