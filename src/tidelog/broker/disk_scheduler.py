@@ -202,10 +202,10 @@ class DiskScheduler:
         """
         durable: Deferred[None] = Deferred()
         late = {path for path, count in self._late_syncs.items() if count}
-        under_way = set(self._logs.maintenance.durability_tasks(changed, but=late))
+        under_way = list(self._logs.maintenance.durability_tasks(changed, but=late))
 
         def ended(task: DiskTask, _: Deferred[None]) -> None:
-            under_way.discard(task)
+            under_way.remove(task)
             if durable.done:
                 self._late_syncs[task.log_dir or ""] -= 1
             elif all_begun and not under_way:
