@@ -74,6 +74,8 @@ class LogMaintenance:
         self._next_expiration_ms = 0
         self.settings_gate: SettingsGate = AlwaysCurrent()
         """Asked before retention deletes by the settings that logs have."""
+        self._overdue: set[Log] = set()
+        """Logs of which a flush by `flush.ms` is under way: what is appended meanwhile waits for the next one."""
         self._retaining: set[LogDirectory] = set()
         """Directories whose retention is under way."""
 
@@ -258,11 +260,24 @@ class LogMaintenance:
                     log.settled()
                 elif log.topic_partition in directory.flush_retries:
                     continue  # Overdue or not, it is tried again in a moment.
+                elif log in self._overdue:
+                    continue
                 elif flush_ms != LONG_MAX and since is not None and now_ms - since >= flush_ms:
                     task = _flush(log)
                     if task is not None:
-                        tasks.append(task)
+                        tasks.append(self._overdue_flush(log, task))
         return tasks
+
+    def _overdue_flush(self, log: Log, task: DiskTask) -> DiskTask:
+        self._overdue.add(log)
+
+        def finish(error: OSError | None) -> None:
+            self._overdue.discard(log)
+            task.finish(error)
+            if log.unflushed_since_ms is not None and log.config.flush_ms != LONG_MAX:
+                log.folder.owner.flush_due(log.unflushed_since_ms + log.config.flush_ms)
+
+        return SimpleTask(f"{task} by flush.ms", task.run, finish, task.log_dir)
 
     def next_flush_ms(self) -> int | None:
         """Monotonic time of the next of `overdue_flush_tasks`, as things stand; None where none is known."""
@@ -274,6 +289,7 @@ class LogMaintenance:
                 if log.config.flush_ms != LONG_MAX
                 and log.unflushed_since_ms is not None
                 and log.topic_partition not in directory.flush_retries
+                and log not in self._overdue
             ]
         return min(due, default=None)
 

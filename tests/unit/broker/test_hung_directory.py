@@ -387,3 +387,21 @@ def test_segments_elsewhere_are_repaired(broker: PatientBroker, tmp_path: Path) 
     broker.shell.answer()
     broker.shell.advance(1_000)
     assert not any(log.rot for log in logs)
+
+
+def test_flushes_by_age_do_not_gather(broker: PatientBroker, tmp_path: Path) -> None:
+    """One of each log waits; records that come meanwhile are flushed when it has ended."""
+    broker.settings.topics["t"] = {"flush.ms": "20"}
+    broker.lead("t")
+    log = broker.replica("t").log
+    broker.node.disk_scheduler.tick()
+    broker.shell.advance(10_000)
+    waiting = broker.shell.waiting
+    broker.shell.hung.add(f"{tmp_path}/a")
+    for _ in range(20):
+        broker.produce("t", [b"1"])
+        broker.shell.advance(30)
+    assert broker.shell.waiting - waiting == 1
+    broker.shell.answer()
+    broker.shell.advance(20)
+    assert log.flushed_offset == log.log_end_offset == 20

@@ -109,7 +109,8 @@ def test_a_flush_that_takes_the_directory_offline_stops_no_other_directory(tmp_p
     run_now(flush)
     clock.now_ms += 100
     disk.fail("pwrite", "t-0/00000000000000000000.index", errno.EIO)
-    assert [str(task) for task in manager.maintenance.overdue_flush_tasks(clock.monotonic_ms())] == ["Flush(v-0 to 3)"]
+    (task,) = manager.maintenance.overdue_flush_tasks(clock.monotonic_ms())
+    assert "Flush(v-0 to 3)" in str(task)
     assert manager.online_directories == [str(tmp_path / "b")]
 
 

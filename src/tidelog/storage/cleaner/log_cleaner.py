@@ -184,7 +184,7 @@ class LogCleaner:
                 self._hung.discard(begun.task.log_dir or "")
                 begun.end_late(error)
 
-        return SimpleTask(str(begun.task), begun.task.run, finish, begun.task.log_dir)
+        return SimpleTask(f"cleaner: {begun.task}", begun.task.run, finish, begun.task.log_dir)
 
     def set_aside(self) -> bool:
         """The task under way does not end, for its directory hangs: goes on with the logs in other directories. False
