@@ -15,6 +15,7 @@ from tests.unit.broker.test_directory_moves import alter
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.disk_scheduler import FOLDERS_WAIT_MS
 from tidelog.broker.fetches.cold_reads import COLD_WAIT_MS
+from tidelog.broker.handlers.list_offsets import LOOK_UP_MS_MAX
 from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.broker.sharing.fetching import ShareFetch
 from tidelog.broker.sharing.partitions import LedSharePartition
@@ -27,6 +28,7 @@ from tidelog.protocol.apis import ApiKey
 from tidelog.sharing.partition import SharePartition
 from tidelog.sharing.sessions import SharedPlace, ShareSession
 from tidelog.sharing.settings import ShareSettings
+from tidelog.storage.errors import WouldBlock
 from tidelog.storage.tasks import run_now
 
 NOT_YET = ErrorCode.REPLICA_NOT_AVAILABLE
@@ -405,3 +407,30 @@ def test_flushes_by_age_do_not_gather(broker: PatientBroker, tmp_path: Path) -> 
     broker.shell.answer()
     broker.shell.advance(20)
     assert log.flushed_offset == log.log_end_offset == 20
+
+
+def test_offsets_elsewhere_are_found(broker: PatientBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request for timestamps in both directories is answered in time; what hangs is to be asked for again."""
+    broker.lead("t", 2)
+    for index in range(2):
+        broker.produce("t", [b"1"], partition=index)
+    log = type(broker.replica("t").log)
+    find = log.offset_for_timestamp
+
+    def cold(self: Any, timestamp: int, *, up_to_offset: int, blocking: bool = True) -> Any:
+        if not blocking:
+            raise WouldBlock
+        return find(self, timestamp, up_to_offset=up_to_offset)
+
+    monkeypatch.setattr(log, "offset_for_timestamp", cold)
+    broker.shell.hung.add(f"{tmp_path}/a")
+    kind = messages.ListOffsetsRequest
+    partitions = [kind.ListOffsetsPartition(partition_index=index, timestamp=0) for index in range(2)]
+    request = kind(replica_id=-1, topics=[kind.ListOffsetsTopic(name="t", partitions=partitions)])
+    answer = broker.send(ApiKey.LIST_OFFSETS, 7, request)
+    broker.shell.advance(LOOK_UP_MS_MAX)
+    found = broker.decode(ApiKey.LIST_OFFSETS, 7, answer.result()).topics[0].partitions
+    assert [(each.error_code, each.offset) for each in found] == [(ErrorCode.REQUEST_TIMED_OUT, -1), (0, 0)]
+    broker.shell.answer()
+    found = broker.ask(ApiKey.LIST_OFFSETS, 7, request).topics[0].partitions
+    assert [(each.error_code, each.offset) for each in found] == [(0, 0), (0, 0)]

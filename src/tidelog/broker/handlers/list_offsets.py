@@ -19,7 +19,7 @@ from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers.fetch import READ_COMMITTED
 from tidelog.broker.replicas.replica import check_leader_epoch
-from tidelog.broker.shell import InDirectories
+from tidelog.broker.shell import InDirectories, at_latest
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -55,6 +55,9 @@ _SINCE: Final = {
 LEADER_EPOCHS_SINCE: Final = 4
 OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 """Clients of earlier versions are told LEADER_NOT_AVAILABLE, which they try again too."""
+LOOK_UP_MS_MAX: Final = 15_000
+"""For how long a request waits for the disks; clients wait for 30 s as a rule. What has not been looked up by then is
+answered REQUEST_TIMED_OUT, upon which they ask again."""
 _CONSUMER: Final = -1
 _DEBUGGING_CONSUMER: Final = -2
 """A replica id that may ask any replica, up to its log end."""
@@ -66,7 +69,7 @@ def handle(
     node: Node, context: RequestContext, request: messages.ListOffsetsRequest
 ) -> messages.ListOffsetsResponse | Deferred[messages.ListOffsetsResponse]:
     response = messages.ListOffsetsResponse()
-    cold: list[Deferred[None]] = []
+    cold: list[tuple[Deferred[None], Partition]] = []
     asked: dict[TopicPartition, int] = {}
     for topic in request.topics:
         for wanted in topic.partitions:
@@ -86,10 +89,22 @@ def handle(
                 found.error_code = error.code
                 continue
             if lookup is not None:
-                cold.append(lookup)
+                cold.append((lookup, found))
     if not cold:
         return _as_known_to(context.api_version, response)
-    return gather(cold).then(lambda _: _as_known_to(context.api_version, response))
+
+    def respond() -> messages.ListOffsetsResponse:
+        for lookup, found in cold:
+            if not lookup.done:
+                found.error_code = ErrorCode.REQUEST_TIMED_OUT
+        return _as_known_to(context.api_version, response)
+
+    all_found = gather([lookup for lookup, _ in cold]).then(lambda _: respond())
+    return at_latest(node.shell, all_found, LOOK_UP_MS_MAX, _Late).recover(_Late, lambda _: respond())
+
+
+class _Late(Exception):
+    """A log directory has not answered in time."""
 
 
 def _as_known_to(version: int, response: messages.ListOffsetsResponse) -> messages.ListOffsetsResponse:
