@@ -20,6 +20,8 @@ from importlib.util import MAGIC_NUMBER
 from types import CodeType, ModuleType
 from typing import Any, Final, cast
 
+from tidelog.launcher.lean_modules import make_lean
+
 KEPT: Final = (
     "ipaddress",
     "tidelog.assignors",
@@ -94,6 +96,7 @@ class KeptModules:
         name = module.__name__
         exec(marshal.loads(zlib.decompress(self._codes[name])), module.__dict__)
         del self._specs[name], self._codes[name]
+        make_lean(module)
 
 
 def keep_modules() -> None:

@@ -22,7 +22,8 @@ def tell():
     kept = [name for finder in sys.meta_path if isinstance(finder, KeptModules) for name in finder.names]
     print("kept:", *kept, file=sys.stderr)
     # From here on no import finds a file.
-    sys.meta_path.remove(PathFinder)
+    from tidelog.launcher.lean_modules import LeanFinder
+    sys.meta_path[:] = [each for each in sys.meta_path if each is not PathFinder and type(each) is not LeanFinder]
     for name in kept:
         importlib.import_module(name)
     print("imported:", *kept, file=sys.stderr)
