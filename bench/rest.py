@@ -2,8 +2,8 @@
 
     python -m bench.rest
 
-A process that imports what a broker needs, a step after the other, and fresh brokers of `tidelog start`: MiB of their
-own (anonymous) and of files, by /proc/PID/smaps_rollup, and the modules that are loaded.
+A process that imports what a broker needs, a step after the other, and then OpenSSL; and fresh brokers of `tidelog
+start`: MiB of their own (anonymous) and of files, by /proc/PID/smaps_rollup, and the modules that are loaded.
 """
 
 from __future__ import annotations
@@ -21,10 +21,18 @@ from bench.lifecycle import tidelog_broker
 
 STEPS: Final = {
     "the interpreter": "pass",
-    "asyncio, which loads ssl, inspect, subprocess, typing": "import asyncio",
-    "uvloop, logging, ctypes, dataclasses": "import uvloop, logging, ctypes, dataclasses",
-    "sqlite3, cramjam, json, hashlib": "import sqlite3, cramjam, json, hashlib",
-    "tidelog's modules": "import tidelog.cli.start, tidelog.launcher.in_process",
+    "asyncio, which loads inspect, subprocess, typing": (
+        "from tidelog.launcher.event_loop import load_without_openssl; load_without_openssl(('asyncio',))"
+    ),
+    "uvloop, logging, dataclasses, hashlib": (
+        "import logging, dataclasses; load_without_openssl(('uvloop', 'hashlib', 'hmac'))"
+    ),
+    "SQLite, cramjam, json": "import _sqlite3, cramjam, json",
+    "tidelog's modules": (
+        "from tidelog.launcher.lean_modules import import_lean; import_lean(); "
+        "import tidelog.cli.start, tidelog.launcher.in_process"
+    ),
+    "OpenSSL, which a broker with TLS or SASL loads": "import ssl, _hashlib",
 }
 """What is imported -> how; each after all before it."""
 PROBE: Final = """
@@ -62,7 +70,10 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as work, tidelog_broker(f"{work}/data") as (pid, _, _):
             time.sleep(1)  # The broker ends what its start has left to the loop; memory at rest is measured.
             found.append(memory(Path(f"/proc/{pid}/smaps_rollup").read_text()))
-    say(f"a broker (median of {BROKERS})", *(statistics.median(column) for column in zip(*found, strict=True)))
+    say(
+        f"a broker without TLS and SASL (median of {BROKERS})",
+        *(statistics.median(column) for column in zip(*found, strict=True)),
+    )
 
 
 if __name__ == "__main__":

@@ -55,13 +55,14 @@ def load_event_loop(config: BrokerConfig | None) -> None:
     modules = (*EVENT_LOOP, ZOOKEEPER) if config is not None and config.zookeeper_connect else EVENT_LOOP
     is_first = sys.modules.keys().isdisjoint((*OPENSSL, *modules))
     if is_first and config is not None and not needs_openssl(config):
-        _load_without_openssl(modules)
+        load_without_openssl(modules)
     else:
         for name in modules:
             importlib.import_module(name)
 
 
-def _load_without_openssl(modules: tuple[str, ...]) -> None:
+def load_without_openssl(modules: tuple[str, ...]) -> None:
+    """Imports them while nothing loads OpenSSL; they are to be able to do without, as those of EVENT_LOOP are."""
     sys.modules["ssl"] = _StandIn("ssl")
     sys.modules["_hashlib"] = None  # type: ignore[assignment]  # An import of it fails.
     try:
