@@ -23,8 +23,14 @@ EVENT_LOOP: Final = ("asyncio", "uvloop", "hashlib", "hmac")
 """What imports OpenSSL where it is there, and can do without. Requests need hashes, and must not need files."""
 ZOOKEEPER: Final = "tidelog.store.zookeeper"
 """The same, where the metadata store is elsewhere."""
-OPENSSL: Final = ("ssl", "_hashlib")
-"""The modules that load it."""
+SSL: Final = "ssl"
+OPENSSL_HASHES: Final = "_hashlib"
+"""The two modules that load it."""
+OWN_HASHES: Final = (
+    *("_md5", "_sha1", "_sha3", "_blake2"),
+    *(("_sha2",) if sys.version_info >= (3, 12) else ("_sha256", "_sha512")),
+)
+"""Python's own, which `hashlib` falls back to. Fedora and Red Hat build Python without most of them."""
 
 
 class _StandIn(ModuleType):
@@ -53,7 +59,7 @@ def load_event_loop(config: BrokerConfig | None) -> None:
     To be called before anything else imports it.
     """
     modules = (*EVENT_LOOP, ZOOKEEPER) if config is not None and config.zookeeper_connect else EVENT_LOOP
-    is_first = sys.modules.keys().isdisjoint((*OPENSSL, *modules))
+    is_first = sys.modules.keys().isdisjoint((SSL, OPENSSL_HASHES, *modules))
     if is_first and config is not None and not needs_openssl(config):
         load_without_openssl(modules)
     else:
@@ -63,11 +69,22 @@ def load_event_loop(config: BrokerConfig | None) -> None:
 
 def load_without_openssl(modules: tuple[str, ...]) -> None:
     """Imports them while nothing loads OpenSSL; they are to be able to do without, as those of EVENT_LOOP are."""
-    sys.modules["ssl"] = _StandIn("ssl")
-    sys.modules["_hashlib"] = None  # type: ignore[assignment]  # An import of it fails.
+    sys.modules[SSL] = _StandIn(SSL)
+    if hides_hashes := _has_own_hashes():
+        sys.modules[OPENSSL_HASHES] = None  # type: ignore[assignment]  # An import of it fails.
     try:
         for name in modules:
             importlib.import_module(name)
     finally:
-        for name in OPENSSL:
-            del sys.modules[name]
+        del sys.modules[SSL]
+        if hides_hashes:
+            del sys.modules[OPENSSL_HASHES]
+
+
+def _has_own_hashes() -> bool:
+    try:
+        for name in OWN_HASHES:
+            importlib.import_module(name)
+    except ImportError:
+        return False
+    return True

@@ -38,16 +38,18 @@ def test_openssl_is_for_brokers_that_are_secured(settings: dict[str, str], needs
     assert needs_openssl(BrokerConfig.from_mapping(OWN | settings)) is needs
 
 
-def said(settings: dict[str, str], program: str) -> list[str]:
-    """What a fresh process prints that has loaded an event loop for a broker with such settings."""
+def said(settings: dict[str, str], program: str, before: str = "") -> list[str]:
+    """What a fresh process prints that has loaded an event loop for a broker with such settings; no error, too."""
     begin = (
-        "import sys\n"
+        f"import sys\n{before}"
         "from tidelog.config.broker_config import BrokerConfig\n"
         "from tidelog.launcher.event_loop import load_event_loop\n"
         f"load_event_loop(BrokerConfig.from_mapping({OWN | settings!r}))\n"
     )
     command = [sys.executable, "-c", begin + program]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return done.stdout.split()
 
 
 LOADED: Final = "print(*sorted({'ssl', '_ssl', '_hashlib', 'kazoo'} & sys.modules.keys()))\n"
@@ -97,3 +99,11 @@ def test_without_openssl_its_module_can_be_imported_later() -> None:
         "    runner.run(main())\n"
     )
     assert said({}, program) == ["ssl", "refused"]
+
+
+@pytest.mark.parametrize("absent", ["_md5", "_sha3"])
+def test_a_python_without_hashes_of_its_own_takes_those_of_openssl(absent: str) -> None:
+    """As Python is built on Fedora and Red Hat: TLS is left out, and every hash is there."""
+    program = LOADED + "import hashlib\nprint(hashlib.new('md5', b'text').hexdigest()[:8], hashlib.sha3_256().name)\n"
+    found = said({}, program, f"sys.modules[{absent!r}] = None\n")
+    assert found == ["_hashlib", "1cb251ec", "sha3_256"]
