@@ -302,4 +302,14 @@ ANSWER_MUTANTS: Final = (
         "    if most == len(segments):\n",
         "retention.ms never takes the segment that is written to",
     ),
+    Mutant(
+        "pending-joins-block",
+        "coordinator.groups.classic.rebalance",
+        "    if member_id in group.pending:\n"
+        "        group.remove(member_id)\n"
+        "        complete_join_if_all_joined(turn, group)\n"
+        "        return\n",
+        "    if member_id in group.pending:\n        return\n",
+        "an id that was given out and never used holds up each rebalance, for as long as one may take",
+    ),
 )

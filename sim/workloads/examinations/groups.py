@@ -22,7 +22,7 @@ SESSION_MS: Final = 6_000
 """Longer than a coordinator is away."""
 SHORT_SESSION_MS: Final = 1_500
 REBALANCE_MS: Final = 1_000
-LONG_REBALANCE_MS: Final = 4_000
+LONG_REBALANCE_MS: Final = 6_000
 """Of a group whose leader takes its time."""
 LATE: Final = 1.2
 """Sessions after which that leader gives out the partitions."""
@@ -64,6 +64,18 @@ class _Group:
         return _Member(self.guest.group(self.name, self.guest.another()), instance, session_ms)
 
     async def join(self, member: _Member) -> None:
+        response = await self.ask_to_join(member)
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            member.member_id = response.member_id
+            await self.join(member)
+            return
+        self.guest.expect(response.error_code, ErrorCode.NONE, "JoinGroup")
+        member.member_id, member.generation = response.member_id, response.generation_id
+        member.leader = response.leader
+        member.others = tuple(each.member_id for each in response.members)
+
+    async def ask_to_join(self, member: _Member) -> Any:
+        """One JoinGroup's answer; the first one of a member gives it an id and nothing else."""
         request = messages.JoinGroupRequest(
             group_id=self.name,
             session_timeout_ms=member.session_ms,
@@ -73,15 +85,7 @@ class _Group:
             protocol_type="consumer",
             protocols=[messages.JoinGroupRequest.JoinGroupRequestProtocol(name=PROTOCOL, metadata=self._subscription)],
         )
-        response = await member.coordinator.ask(ApiKey.JOIN_GROUP, request, timeout_s=JOIN_S_MAX)
-        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            member.member_id = response.member_id
-            await self.join(member)
-            return
-        self.guest.expect(response.error_code, ErrorCode.NONE, "JoinGroup")
-        member.member_id, member.generation = response.member_id, response.generation_id
-        member.leader = response.leader
-        member.others = tuple(each.member_id for each in response.members)
+        return await member.coordinator.ask(ApiKey.JOIN_GROUP, request, timeout_s=JOIN_S_MAX)
 
     async def sync(self, member: _Member) -> None:
         """The leader gives each member what says whose it is."""
@@ -183,6 +187,7 @@ async def sessions_end(guest: Guest) -> None:
     partition = await guest.topic()
     await _session_ends(guest, _Group(guest, f"{partition.topic}-group", partition.topic))
     await _session_ends_late(guest, _Group(guest, f"{partition.topic}-late-group", partition.topic))
+    await _unused_ids_expire(guest, _Group(guest, f"{partition.topic}-id-group", partition.topic))
 
 
 async def _session_ends(guest: Guest, group: _Group) -> None:
@@ -214,6 +219,31 @@ async def _session_ends_late(guest: Guest, group: _Group) -> None:
         heard_ms = guest.now_ms()
     await asyncio.gather(syncs, group.sync(lasting))
     await _is_put_out(guest, group, silent, lasting, heard_ms)
+
+
+async def _unused_ids_expire(guest: Guest, group: _Group) -> None:
+    """An id that was given out and never used holds up no rebalance once the session would have ended."""
+    loop = asyncio.get_running_loop()
+    lasting, other = group.member(), group.member()
+    lasting.rebalance_ms = other.rebalance_ms = LONG_REBALANCE_MS
+    await group.join(lasting)
+    await group.sync(lasting)
+    unused = await group.ask_to_join(group.member(session_ms=SHORT_SESSION_MS))
+    guest.expect(unused.error_code, ErrorCode.MEMBER_ID_REQUIRED, "the first JoinGroup of a member")
+    for _ in range(round(LATE * SHORT_SESSION_MS / 1000 / BEAT_S)):
+        await asyncio.sleep(BEAT_S)
+        await group.expect_beat(lasting, ErrorCode.NONE, "of a member whose group has given out an id")
+    joins = asyncio.ensure_future(group.join(other))
+    code = await _until_news(group, lasting)
+    guest.holds(code is ErrorCode.REBALANCE_IN_PROGRESS, f"a member joins, and another one is told {code.name}")
+    began = loop.time()
+    await asyncio.gather(joins, group.join(lasting))
+    took_ms = (loop.time() - began) * 1000
+    told = f"all members have joined, and the generation begins {took_ms:.0f} ms later"
+    guest.holds(took_ms < LONG_REBALANCE_MS / 2, told)
+    await asyncio.gather(group.sync(other), group.sync(lasting))
+    await group.leave(other)
+    await group.leave(lasting)
 
 
 async def _two(guest: Guest, group: _Group) -> tuple[_Member, _Member]:
