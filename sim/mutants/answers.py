@@ -312,4 +312,11 @@ ANSWER_MUTANTS: Final = (
         "    if member_id in group.pending:\n        return\n",
         "an id that was given out and never used holds up each rebalance, for as long as one may take",
     ),
+    Mutant(
+        "end-not-repeated",
+        "coordinator.transactions.endings",
+        "        repeats_last = is_complete and transaction.producer_epoch == epoch + 1\n",
+        "        repeats_last = False\n",
+        "a producer that asks again for a transaction's end, since an answer was lost, is fenced (KIP-890)",
+    ),
 )

@@ -177,6 +177,28 @@ async def transactions_are_told(guest: Guest) -> None:
     guest.holds(
         aborted == [(producer.id, begins)], f"the transaction at {begins} was aborted, readers are told {aborted}"
     )
+    for version in END_VERSIONS:
+        await _ends_again(producer, partition, version)
+
+
+async def _ends_again(producer: _Producer, partition: TopicPartition, version: int) -> None:
+    """A producer that did not get the answer to its EndTxn asks again, and is told what it was told then."""
+    guest = producer.guest
+    await _added(producer, [partition])
+    await producer.written(partition)
+    request = messages.EndTxnRequest(
+        transactional_id=producer.name, producer_id=producer.id, producer_epoch=producer.epoch, committed=True
+    )
+    told: list[tuple[int, int]] = []
+    for what in ("EndTxn", "the same EndTxn again"):
+        response = await producer.coordinator.ask(ApiKey.END_TXN, request, version=version)
+        guest.expect(response.error_code, ErrorCode.NONE, f"{what}, v{version}, epoch {producer.epoch}")
+        await producer.expect_state("CompleteCommit")
+        told.append((response.producer_id, response.producer_epoch))
+    guest.holds(told[0] == told[1], f"EndTxn v{version} is answered with {told[0]}, and once more with {told[1]}")
+    if version >= END_VERSIONS[-1]:
+        producer.id, producer.epoch = told[0]
+        producer.sequences.clear()
 
 
 def _term(producer: _Producer) -> int | None:
