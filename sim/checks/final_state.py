@@ -15,6 +15,7 @@ from sim.store.history import check_replay
 from sim.store.journal import JournalPersistence
 from sim.world.clock import LoopClock
 from sim.world.process import SimulatedExecutor
+from tidelog.metadata.znodes import CONFIG, TOPICS
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.storage.log_manager import LogManager
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from sim.world.randomness import SeededRandom
     from tidelog.model.identifiers import TopicPartition
 
+TOPIC_SETTINGS: Final = "topics"
+"""The folder of topics' settings in the store."""
 IMBALANCE_PERCENTAGE: Final = 10
 """leader.imbalance.per.broker.percentage"""
 
@@ -90,6 +93,14 @@ class FinalState:
             for folder in machine.disk.folders(directory)
             if (partition := partition_of(folder)) is not None and machine.broker_id not in assigned.get(partition, ())
         ]
+
+    def left_in_store(self) -> list[str]:
+        """Nodes of topics that are deleted: their settings, which the next topic of the name would have."""
+        store = self._cluster.store_history
+        present = [path for path in store.paths() if store.now(path).stat is not None]
+        topics = {path.rpartition("/")[2] for path in present if path.rpartition("/")[0] == TOPICS}
+        folder = f"{CONFIG}/{TOPIC_SETTINGS}/"
+        return [path for path in present if path.startswith(folder) and path.removeprefix(folder) not in topics]
 
     def shown_offline(self) -> list[str]:
         """Replicas that some broker tells clients are offline; all brokers run, and all their directories work."""

@@ -28,4 +28,11 @@ SETTINGS_MUTANTS: Final = (
         "Create(path, data) if version is None else SetData(path, data)",
         "what a tool has set is undone by a request that the controller carries out before it has read it",
     ),
+    Mutant(
+        "topic-settings-inherited",
+        "controller.deletions",
+        "        if resource in turn.state.image.configs:\n            turn.write(Delete(config_path(resource)))\n",
+        "",
+        "the settings of a topic that is deleted stay in the store, for the next one of its name",
+    ),
 )
