@@ -319,4 +319,19 @@ ANSWER_MUTANTS: Final = (
         "        repeats_last = False\n",
         "a producer that asks again for a transaction's end, since an answer was lost, is fenced (KIP-890)",
     ),
+    Mutant(
+        "folder-not-durable",
+        "broker.orders.leadership",
+        "            gather([self._disk_scheduler.run(task) for task in tasks]).on_complete(lambda _: take_up())\n",
+        "            take_up()\n",
+        "a new partition takes records before its folder is on the device",
+        (
+            Edit(
+                "broker.orders.leadership",
+                "        if replica.log.directory in unsynced:\n"
+                '            return self._postpone(order, "its folder is not durable yet")\n',
+                "",
+            ),
+        ),
+    ),
 )

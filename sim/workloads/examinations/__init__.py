@@ -3,8 +3,9 @@
 While things break much may be true at a time, and clients must be patient. When nothing breaks any more, answers are
 exact: a setting is obeyed, an offset is where it is, a group has these members, the next coordinator knows what the one
 before has told. Each examination has topics, groups and transactional ids of its own. A run has one of them, by turns,
-so that fifteen seeds that follow one another have all; where brokers have two log directories, one of which can fail,
-there is another one after that.
+so that fifteen seeds that follow one another have all. After that come those of disks: where brokers have two log
+directories one of them fails, and where records are flushed before they are acknowledged all brokers lose their power,
+in every other run.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from sim.workloads.examinations.clients import (
     our_transactions_are_whole,
 )
 from sim.workloads.examinations.consumer_groups import consumer_groups_are_kept
+from sim.workloads.examinations.disks import power_cuts_take_nothing
 from sim.workloads.examinations.groups import classic_groups_are_kept, sessions_end
 from sim.workloads.examinations.guest import Guest
 from sim.workloads.examinations.records import batches_are_judged, fetches_keep_limits, timestamps_are_found
@@ -62,6 +64,8 @@ EXAMINATIONS: Final = (
 )
 OF_OUR_CLIENT: Final = (our_producer_tells, our_consumer_obeys, our_members_go_on, our_transactions_are_whole)
 """Those of runs with users of our own client, and of no others."""
+POWER_CUT_TURNS: Final = 2
+"""Of so many runs that flush one ends with a power cut of all brokers."""
 TRIES: Final = 10
 """Leaders may still be moved back to where they belong, and coordinators with them."""
 PAUSE_S: Final = 1.0
@@ -81,6 +85,8 @@ async def examine(
     chosen = [examinations[seed % len(examinations)]]
     if cluster.plan.log_dirs > 1:
         chosen.append(failed_directories_are_left)
+    if cluster.plan.flushes and seed % POWER_CUT_TURNS == 0:
+        chosen.append(power_cuts_take_nothing)
     for examination in chosen:
         await _examine(examination, make_router, administrator, cluster, random, trace, processes)
 

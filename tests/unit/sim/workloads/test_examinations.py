@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 Examination = Callable[[Guest], "Coroutine[Any, Any, None]"] if TYPE_CHECKING else Any
 
 
-def examined(seed: int, *, clients: bool = False, log_dirs: int = 1) -> list[str]:
+def examined(seed: int, *, clients: bool = False, log_dirs: int = 1, flushes: bool = False) -> list[str]:
     """What a seed's run notes of its examination, on a cluster that is asked nothing."""
     loop = VirtualLoop(SeededRandom(seed, "loop"))
     trace = Trace(loop.time, None)
-    cluster: Any = SimpleNamespace(plan=SimpleNamespace(clients=clients, log_dirs=log_dirs))
+    cluster: Any = SimpleNamespace(plan=SimpleNamespace(clients=clients, log_dirs=log_dirs, flushes=flushes))
     router: Any = SimpleNamespace(close=lambda: None)
     administrator: Any = None
     try:
@@ -59,11 +59,14 @@ def test_each_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
         assert seen == {f"examined {each.__name__.replace('_', '-')} 0" for each in known}
 
 
-def test_a_directory_fails_where_there_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever examination's turn it is."""
+def test_those_of_disks_come_after_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory fails where there are two; power fails where records are flushed, in every other run."""
     replace(monkeypatch, "EXAMINATIONS", [named("it_is_so", lambda guest: None)])
     monkeypatch.setattr(examinations, "failed_directories_are_left", named("one_fails", lambda guest: None))
-    assert examined(1) == ["examined it-is-so 0"]
+    monkeypatch.setattr(examinations, "power_cuts_take_nothing", named("power_fails", lambda guest: None))
+    assert examined(2) == ["examined it-is-so 0"]
+    assert examined(1, flushes=True) == ["examined it-is-so 0"]
+    assert examined(2, flushes=True) == ["examined it-is-so 0", "examined power-fails 0"]
     assert examined(1, log_dirs=2) == ["examined it-is-so 0", "examined one-fails 0"]
 
 

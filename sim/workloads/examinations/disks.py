@@ -1,0 +1,103 @@
+"""What is answered just before all brokers lose their power: with flush.messages=1 it is there when they are back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from sim.workloads.examinations.guest import PRODUCE_MS_MAX, TOPIC_RESOURCE
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from sim.workloads.examinations.guest import Guest
+    from tidelog.model.identifiers import TopicPartition
+
+RECORDS: Final = 6
+DELETED: Final = 3
+COMMITTED: Final = 5
+SETTING: Final = {"retention.bytes": "123456"}
+BACK_S: Final = 60.0
+"""In which all brokers are back, and lead and follow as before."""
+
+
+async def power_cuts_take_nothing(guest: Guest) -> None:
+    """Records, deletions, committed offsets, settings and topics, whichever of them was answered last."""
+    partition = await guest.topic({"flush.messages": "1", "segment.bytes": "200"})
+    group = f"{partition.topic}-group"
+    created: list[TopicPartition] = []
+
+    async def delete() -> None:
+        kind = messages.DeleteRecordsRequest
+        place = kind.DeleteRecordsPartition(partition_index=partition.partition, offset=DELETED)
+        request = kind(
+            topics=[kind.DeleteRecordsTopic(name=partition.topic, partitions=[place])], timeout_ms=PRODUCE_MS_MAX
+        )
+        response = await guest.ask_leader(partition, ApiKey.DELETE_RECORDS, request)
+        guest.expect(response.topics[0].partitions[0].error_code, ErrorCode.NONE, "DeleteRecords")
+
+    async def commit() -> None:
+        code = await guest.commit(guest.group(group), group, partition, COMMITTED)
+        guest.holds(code is ErrorCode.NONE, f"a commit is answered {code.name}")
+
+    async def alter() -> None:
+        await guest.alter(partition.topic, SETTING)
+
+    async def create() -> None:
+        created.append(await guest.topic({"flush.messages": "1"}))
+        await guest.written(created[0], guest.batch([b"first"]))
+
+    values = [b"%d" % number for number in range(RECORDS)]
+    for value in values[:-1]:
+        await guest.written(partition, guest.batch([value]))
+
+    async def write() -> None:
+        await guest.written(partition, guest.batch(values[-1:]))
+
+    steps: list[Callable[[], Awaitable[None]]] = [delete, commit, alter, create, write]
+    while steps:
+        await steps.pop(guest.random.below(len(steps)))()
+    for machine in guest.cluster.brokers:
+        machine.power_cut()
+    # Nobody tells a client that its connections are gone.
+    for client in guest.router.brokers.values():
+        client.close()
+    await _all_are_back(guest)
+    await guest.known_everywhere(partition.topic, 1)
+    begins = await guest.router.offset(partition, EARLIEST_TIMESTAMP)
+    guest.holds(begins == DELETED, f"all before {DELETED} was deleted, and the log begins at {begins}")
+    ends = await guest.router.offset(partition, LATEST_TIMESTAMP)
+    guest.holds(ends == RECORDS, f"{RECORDS} records were acknowledged, and the log ends at {ends}")
+    found: dict[int, bytes | None] = {}
+    while len(found) < RECORDS - DELETED:
+        for _, records in await guest.read(partition, DELETED + len(found)):
+            found |= {record.offset: record.value for record in records}
+    guest.holds(list(found.values()) == values[DELETED:], f"{values[DELETED:]} were acknowledged, and {found} is read")
+    told = (await guest.offset_of(guest.group(group), group, partition))[partition].committed_offset
+    guest.holds(told == COMMITTED, f"{COMMITTED} was committed, and {told} is told")
+    for broker in guest.router.brokers:
+        own = await _settings(guest, broker, partition.topic)
+        guest.holds(own.items() >= SETTING.items(), f"{SETTING} was set, and broker {broker} describes {own}")
+    await guest.known_everywhere(created[0].topic, 1)
+    ends = await guest.router.offset(created[0], LATEST_TIMESTAMP)
+    guest.holds(ends == 1, f"a record was acknowledged in a new topic, which ends at {ends}")
+
+
+async def _all_are_back(guest: Guest) -> None:
+    async def are_back() -> bool:
+        await asyncio.sleep(0.2)
+        return guest.cluster.all_serve and not guest.cluster.ailments()
+
+    await guest.comes(are_back, f"after a power cut of all: {guest.cluster.ailments()[:3]}", BACK_S)
+
+
+async def _settings(guest: Guest, broker: int, topic: str) -> dict[str, str]:
+    kind = messages.DescribeConfigsRequest
+    resource = kind.DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None)
+    response = await guest.router.ask(broker, ApiKey.DESCRIBE_CONFIGS, kind(resources=[resource]))
+    guest.expect(response.results[0].error_code, ErrorCode.NONE, "DescribeConfigs")
+    return {each.name: each.value for each in response.results[0].configs}
