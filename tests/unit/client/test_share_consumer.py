@@ -363,6 +363,33 @@ def test_a_close_that_is_cancelled_ends_the_membership(tmp_path: Path) -> None:
     run(check())
 
 
+def test_a_commit_that_is_cancelled_is_carried_out(tmp_path: Path) -> None:
+    """The request is on its way. Were it given up, its session would end: what was done would come again."""
+
+    async def check() -> None:
+        async with place(tmp_path) as here:
+            await here.make()
+            await here.produce(3)
+            told: list[AcknowledgeResult] = []
+            async with here.consumer(EXPLICIT, told) as consumer:
+                records = await taken(consumer, 3)
+                consumer.acknowledge(records[:2])
+                (leader,) = consumer._leaders.values()
+                await eventually(lambda: not leader.is_busy)
+                committing = asyncio.create_task(consumer.commit())
+                for _ in range(3):
+                    await asyncio.sleep(0)
+                assert leader.is_busy
+                committing.cancel()
+                await asyncio.wait([committing])
+                assert committing.cancelled()
+                consumer.acknowledge(records[2])
+                assert told_of(await consumer.commit())[-1] == (2, 2, "ACCEPT", None)
+            assert told_of(told) == [(0, 1, "ACCEPT", None), (2, 2, "ACCEPT", None)]
+
+    run(check())
+
+
 async def test_an_error_that_the_broker_does_not_explain_may_pass() -> None:
     """UNKNOWN_SERVER_ERROR: Java's consumer warns, and asks again after a while."""
     topic_partition, share = TopicPartition("t", 0), SharedPlace(TopicId(bytes([1]) * 16), 0)

@@ -262,13 +262,17 @@ class ShareConsumer:
 
         Acknowledgements that a broker may take later are sent again for `timeout_s` (None: the cluster's
         operation_timeout_s), and by the next `poll` or `commit`. Errors are in the results: nothing is raised for them.
+        Where the caller is cancelled, what is on its way goes on, and `on_acknowledged` is told what became of it.
         """
         self._require_open()
         self._accept_given()
         collected = self._collected = []
+        deadline = self._routing.deadline(timeout_s)
+        turns = [self._start(leader.acknowledge(deadline), leader) for leader in self._leaders.values()]
         try:
-            deadline = self._routing.deadline(timeout_s)
-            await asyncio.gather(*(leader.acknowledge(deadline) for leader in self._leaders.values()))
+            # Turns of their own: a request that is given up, as its caller is cancelled, ends the share session.
+            if turns:
+                await asyncio.wait(turns)
         finally:
             self._collected = None
         return collected
@@ -304,10 +308,11 @@ class ShareConsumer:
 
     # Turns with leaders
 
-    def _start(self, work: Coroutine[Any, Any, None], leader: Leader) -> None:
+    def _start(self, work: Coroutine[Any, Any, None], leader: Leader) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._turns[task] = leader
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._turns.pop(task, None)
