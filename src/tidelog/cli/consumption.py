@@ -34,6 +34,9 @@ PRINTING_S_MAX: Final = 2.0
 """How long a run that was told to end waits for what reads its output, so that what was printed is committed."""
 LAG_INTERVAL_S: Final = 1.0
 """How often the lag is told."""
+UNASSIGNED_S: Final = 15.0
+"""How long a member of a group that does not follow waits for partitions. Others give them up with one of their
+heartbeats, every few seconds; until then the group has none for a new member."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -217,6 +220,7 @@ class GroupConsumption:
 
     async def _print(self, consumer: Consumer, starting: _Starting) -> None:
         wait_s = None if self._plan.follow and not self._plan.lag else LAG_INTERVAL_S
+        assigned_at = time.monotonic()
         while not self._printer.enough:
             batch = await consumer.poll(wait_s)
             if batch is not None and not await self._print_batch(consumer, batch):
@@ -224,7 +228,14 @@ class GroupConsumption:
             if self._plan.lag and time.monotonic() >= self._lag_at:
                 self._lag_at = time.monotonic() + LAG_INTERVAL_S
                 _tell_lag(consumer)
-            if not self._plan.follow and starting.at_end:
+            if self._plan.follow:
+                continue
+            if starting.at_end:
+                return
+            if consumer.assignment:
+                assigned_at = time.monotonic()
+            elif time.monotonic() - assigned_at >= UNASSIGNED_S:
+                warn(f"group '{self._plan.group}' has given this member no partition: other members have them")
                 return
 
     async def _print_batch(self, consumer: Consumer, batch: ConsumedBatch) -> bool:
@@ -275,8 +286,8 @@ class _Starting(RebalanceListener):
 
     @property
     def at_end(self) -> bool:
-        """Whether all that was there when it was assigned has been given out."""
-        if self._ends is None:
+        """Whether something was assigned, and all that was there then has been given out."""
+        if self._ends is None or not self._consumer.assignment:
             return False
         positions = {tp: self._consumer.position(tp) for tp in self._consumer.assignment}
         return all(position is not None and position >= self._ends.get(tp, 0) for tp, position in positions.items())

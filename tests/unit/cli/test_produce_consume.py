@@ -10,12 +10,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.unit.cli.conftest import Tidelog
 
 from tidelog.cli import INTERRUPTED, consumption
+from tidelog.client.consumer import ConsumerSettings
+from tidelog.model.identifiers import TopicPartition
 
 Process = Callable[..., "subprocess.Popen[bytes]"]
 
@@ -89,6 +92,51 @@ def test_where_consuming_begins_and_ends(tidelog: Tidelog, topic: str) -> None:
     gone = tidelog("consume", topic, "-p", "0", "--from", "11")
     assert gone == (1, "", f"tidelog: {topic}-0 has the offsets from 0 to 10, without 11\n")
     assert tidelog("consume", topic, "-p", "0", "-n", "2", "-o", "kafka").err == "Processed a total of 2 messages\n"
+
+
+def test_a_member_that_gets_no_partition_ends(
+    tidelog: Tidelog, topic: str, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other members have them all; a group of KIP-848 tells of no assignment then."""
+    monkeypatch.setattr(consumption, "UNASSIGNED_S", 0.1)
+    tidelog("topics", "create", topic)
+    tidelog("produce", topic, "-m", "one")
+    member = ("consume", topic, "--group", topic, "--group-protocol", "consumer")
+    holder = process(*member, "--follow", stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"one\n"
+    idle = tidelog(*member)
+    assert (idle.code, idle.lines) == (0, [])
+    assert f"group '{topic}' has given this member no partition" in idle.err
+
+
+def test_a_member_waits_for_partitions_that_others_give_up(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first assignment is empty until they have: a run that ended then would have read nothing."""
+    place = TopicPartition("t", 0)
+
+    class Waiting:
+        """A consumer that gets its partition with the third poll."""
+
+        polls = 0
+
+        @property
+        def assignment(self) -> frozenset[TopicPartition]:
+            return frozenset({place}) if self.polls >= 3 else frozenset()
+
+        def position(self, topic_partition: TopicPartition) -> int:
+            return 0
+
+        async def poll(self, timeout_s: float | None) -> None:
+            self.polls += 1
+            if self.polls in (1, 3):
+                starting._ends = {place: 0} if self.assignment else {}
+
+    plan: Any = SimpleNamespace(follow=False, lag=False, count_max=None, group="g")
+    consumer: Any = Waiting()
+    starting = consumption._Starting(None, consumer, plan)  # type: ignore[arg-type]  # It asks for nothing here.
+    asyncio.run(consumption.GroupConsumption(plan, ConsumerSettings())._print(consumer, starting))
+    assert consumer.polls == 3
+    assert capsys.readouterr().err == ""
 
 
 def test_a_group_goes_on_where_it_stopped(tidelog: Tidelog, topic: str) -> None:
