@@ -350,14 +350,19 @@ async def _send(
     timestamp = job.timestamp if record.timestamp is None else record.timestamp
     if timestamp is not None and not 0 <= timestamp <= TIMESTAMP_MAX:
         raise InvalidRecord(f"a timestamp is 0 to {TIMESTAMP_MAX} ms since 1970, not {timestamp}")
-    delivery = await producer.send(
-        topic,
-        record.value,
-        key=record.key,
-        headers=record.headers,
-        partition=job.partition if record.partition is None else record.partition,
-        timestamp=timestamp,
-    )
+    try:
+        delivery = await producer.send(
+            topic,
+            record.value,
+            key=record.key,
+            headers=record.headers,
+            partition=job.partition if record.partition is None else record.partition,
+            timestamp=timestamp,
+        )
+    except KafkaError as error:
+        if record.partition is None or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        raise InvalidRecord(error.message) from error  # It is the line's own, which names no partition of the topic.
     lines.taken()
     sent.records += 1
     sent.bytes += len(record.value or b"") + len(record.key or b"")
@@ -372,6 +377,7 @@ class _Input:
         self._messages = messages
         self._name = "--message"
         self._line = 0
+        self._has_begun = False
 
     @property
     def where(self) -> str:
@@ -383,15 +389,24 @@ class _Input:
         self._line += 1
 
     async def chunks(self) -> AsyncIterator[list[bytes]]:
-        """Lists of lines without their ends (\\n or \\r\\n), as soon as there are some."""
+        """Lists of lines without their ends (\\n or \\r\\n), as soon as there are some.
+
+        InvalidRecord where it cannot go on: what was read before is to be sent. OSError where nothing was read.
+        """
         if self._messages:
             yield [os.fsencode(message) for message in self._messages]  # Bytes that are no UTF-8, too.
             return
         for path in self._files:
             self._name, self._line = ("stdin" if str(path) == "-" else str(path)), 0
-            with _opened(path) as descriptor:
-                async for lines in self._lines(descriptor):
-                    yield lines
+            try:
+                with _opened(path) as descriptor:
+                    async for lines in self._lines(descriptor):
+                        self._has_begun = True
+                        yield lines
+            except OSError as error:
+                if not self._has_begun:
+                    raise
+                raise InvalidRecord(error.strerror or str(error)) from error
 
     async def _lines(self, descriptor: int) -> AsyncIterator[list[bytes]]:
         rest = b""
@@ -399,7 +414,7 @@ class _Input:
             lines = (rest + data).split(b"\n")
             rest = lines.pop()
             if len(rest) > LINE_SIZE_MAX:
-                raise Refused([f"{self.where}: a line of more than {LINE_SIZE_MAX} bytes"])
+                raise InvalidRecord(f"a line of more than {LINE_SIZE_MAX} bytes")
             yield [line.removesuffix(b"\r") for line in lines]
         if rest:
             yield [rest]

@@ -21,7 +21,7 @@ from tidelog.client.consumed import ConsumedRecord, Header
 
 
 class InvalidRecord(ValueError):
-    """A line that is no record; the message says why."""
+    """A line that is no record, or cannot be read; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,6 +63,7 @@ _FIELDS = {
     "key", "value", "key_base64", "value_base64", "headers", "partition", "timestamp",
     "topic", "offset", "timestamp_type",
 }  # fmt: skip
+_TOO_DEEP = "not JSON that can be read: it is nested too deeply"
 
 
 def json_parser(*, key: bytes | None, is_base64: bool, headers: Sequence[Header]) -> Callable[[bytes], RecordToSend]:
@@ -74,19 +75,22 @@ def json_parser(*, key: bytes | None, is_base64: bool, headers: Sequence[Header]
         except ValueError as error:
             raise InvalidRecord(f"not JSON: {error}") from error
         except RecursionError as error:
-            raise InvalidRecord("not JSON that can be read: it is nested too deeply") from error
+            raise InvalidRecord(_TOO_DEEP) from error
         if not isinstance(fields, dict):
             raise InvalidRecord('not a JSON object such as {"key": ..., "value": ...}')
         unknown = fields.keys() - _FIELDS
         if unknown:
             raise InvalidRecord(f"unknown fields: {', '.join(sorted(unknown))}")
-        return RecordToSend(
-            key=_json_content(fields, "key", is_base64) if "key" in fields or "key_base64" in fields else key,
-            value=_json_content(fields, "value", is_base64),
-            headers=_json_headers(fields["headers"], is_base64) if "headers" in fields else headers,
-            partition=_json_number(fields, "partition"),
-            timestamp=_json_number(fields, "timestamp"),
-        )
+        try:
+            return RecordToSend(
+                key=_json_content(fields, "key", is_base64) if "key" in fields or "key_base64" in fields else key,
+                value=_json_content(fields, "value", is_base64),
+                headers=_json_headers(fields["headers"], is_base64) if "headers" in fields else headers,
+                partition=_json_number(fields, "partition"),
+                timestamp=_json_number(fields, "timestamp"),
+            )
+        except RecursionError as error:  # What can just be read is too deep to be written again.
+            raise InvalidRecord(_TOO_DEEP) from error
 
     return parse
 

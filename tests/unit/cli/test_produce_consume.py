@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ import pytest
 from tests.unit.cli.conftest import Tidelog
 
 from tidelog.cli import INTERRUPTED, consumption
+from tidelog.cli.records import InvalidRecord, json_parser
 from tidelog.client.consumer import ConsumerSettings
 from tidelog.model.identifiers import TopicPartition
 
@@ -92,6 +94,30 @@ def test_where_consuming_begins_and_ends(tidelog: Tidelog, topic: str) -> None:
     gone = tidelog("consume", topic, "-p", "0", "--from", "11")
     assert gone == (1, "", f"tidelog: {topic}-0 has the offsets from 0 to 10, without 11\n")
     assert tidelog("consume", topic, "-p", "0", "-n", "2", "-o", "kafka").err == "Processed a total of 2 messages\n"
+
+
+def test_what_cannot_be_read_ends_a_run_after_what_was_before(tidelog: Tidelog, topic: str, tmp_path: Path) -> None:
+    """A file that is missing, a partition that does not exist, a line that never ends: the lines before are sent."""
+    tidelog("topics", "create", topic)
+    (tmp_path / "lines").write_text("a\nb\n")
+    (tmp_path / "json").write_text('{"value": "c"}\n{"value": "d", "partition": 7}\n{"value": "e"}\n')
+    missing = tidelog("produce", topic, str(tmp_path / "lines"), str(tmp_path / "missing"))
+    assert missing.code == 1
+    assert missing.err.endswith("/missing:1: No such file or directory; 2 records before it were sent\n")
+    nowhere = tidelog("produce", topic, str(tmp_path / "json"), "-f", "json")
+    assert nowhere.code == 1
+    assert nowhere.err.endswith(
+        f"/json:2: topic '{topic}' has no partition 7: it has 1; 1 records before it were sent\n"
+    )
+    assert tidelog("consume", topic).lines == ["a", "b", "c"]
+
+
+def test_json_that_is_nested_as_deeply_as_can_be_read_is_told() -> None:
+    """One level less can be read, and not be written again."""
+    parse = json_parser(key=None, is_base64=False, headers=[])
+    for depth in range(sys.getrecursionlimit() - 200, sys.getrecursionlimit()):
+        with contextlib.suppress(InvalidRecord):
+            parse(b'{"value": %b%b}' % (b"[" * depth, b"]" * depth))
 
 
 def test_a_member_that_gets_no_partition_ends(
