@@ -196,8 +196,7 @@ class Sender:
         text = f"a record of {size} bytes for topic '{topic}' is above the producer's max_request_size"
         error = KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{text}, {settings.max_request_size}").about(topic=topic)
         self.statistics.records_sent += 1
-        self.statistics.records_failed += 1
-        self.failure = self.failure or error
+        self._note_failure(error, 1)
         if self._transactions is not None:
             self._transactions.break_off(error)
         return failed(topic, error)
@@ -487,14 +486,17 @@ class Sender:
 
     def _give_up(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
         queue.failed(batch)
-        self.failure = self.failure or error
-        self.statistics.records_failed += batch.count
+        self._note_failure(error, batch.count)
         if self._transactions is not None:
             self._transactions.batch_failed(error)
         if not batch.done.done():
             batch.done.set_exception(error)
             batch.done.exception()  # Marks it as seen: flush tells of it if no delivery is awaited.
         self._left(queue, batch)
+
+    def _note_failure(self, error: Exception, records: int) -> None:
+        self.failure = self.failure or error
+        self.statistics.records_failed += records
 
     def _left(self, queue: PartitionQueue, batch: Batch) -> None:
         """A batch is acknowledged or has failed."""
