@@ -82,6 +82,9 @@ class ShareConsumption:
             if consumer.assignment and not await _is_left(cluster, self._group, consumer.assignment, timeout_s):
                 return
             if time.monotonic() >= give_up_at:
+                none = "the group has given this member no partition"
+                reason = "others may hold the records that are left" if consumer.assignment else none
+                warn(f"share group '{self._group}' gave nothing for {timeout_s:g} s: {reason}")
                 return
 
     async def _print_batch(self, consumer: ShareConsumer, batch: SharedBatch) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.unit.cli.conftest import Tidelog
 
 from tidelog.cli import share_consumption
+from tidelog.model.identifiers import TopicPartition
 
 
 def test_records_are_taken_and_groups_shown_and_forgotten(
@@ -51,6 +55,31 @@ def test_quiet_does_not_end_a_run_while_records_are_left(
     consume = ("consume", topic, "--share", topic, "--timeout", "180")
     assert tidelog(*consume).lines == ["0", "1", "2"]
     assert tidelog(*consume).lines == []
+
+
+@pytest.mark.parametrize(
+    ("partitions", "reason"),
+    [((), "the group has given this member no partition"), ((0,), "others may hold the records that are left")],
+)
+def test_a_run_that_gives_up_says_why(
+    partitions: tuple[int, ...], reason: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has printed nothing, or not all."""
+
+    async def is_left(*_: object) -> bool:
+        return True
+
+    async def poll(timeout_s: float) -> None:
+        """Nothing comes."""
+
+    monkeypatch.setattr(share_consumption, "_is_left", is_left)
+    plan: Any = SimpleNamespace(count_max=None)
+    assignment = frozenset(TopicPartition("t", partition) for partition in partitions)
+    consumer: Any = SimpleNamespace(assignment=assignment, poll=poll)
+    cluster: Any = None
+    run = share_consumption.ShareConsumption(plan, "workers")
+    asyncio.run(run._print_what_is_left(cluster, consumer, 0.01))
+    assert f"share group 'workers' gave nothing for 0.01 s: {reason}" in capsys.readouterr().err
 
 
 def test_what_a_share_group_cannot_be_told_is_refused(tidelog: Tidelog, topic: str) -> None:
