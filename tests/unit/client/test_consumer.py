@@ -1205,6 +1205,27 @@ async def test_cancelling_a_poll_loses_nothing() -> None:
             await consumer.poll()
 
 
+async def test_cancelling_a_commit_leaves_the_next_one_its_turn() -> None:
+    """At whichever moment: what was committed last is what stands, and nothing waits behind the one given up."""
+    with GroupBroker(partitions=1) as broker:
+        async with consuming(broker, auto_commit=False) as consumer:
+            for turns in range(12):
+                broker.append(0, 1)
+                await read(consumer, 1)
+                tasks = [asyncio.create_task(ask) for ask in (consumer.commit(), consumer.committed([T0]))]
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                broker.append(0, 1)
+                await read(consumer, 1)
+                async with asyncio.timeout(180):
+                    await consumer.commit()
+                assert broker.committed[0] == consumer.position(T0) == 2 * turns + 2
+        assert len(asyncio.all_tasks()) == 1
+
+
 def test_settings_that_make_no_sense() -> None:
     """They are told when they are made."""
     with pytest.raises(ValueError, match="no assignor 'rang'"):
