@@ -322,13 +322,13 @@ ANSWER_MUTANTS: Final = (
     Mutant(
         "folder-not-durable",
         "broker.orders.leadership",
-        "            gather([self._disk_scheduler.run(task) for task in tasks]).on_complete(lambda _: take_up())\n",
+        "            self._disk_scheduler.folders_durable().on_complete(lambda _: take_up())\n",
         "            take_up()\n",
         "a new partition takes records before its folder is on the device",
         (
             Edit(
                 "broker.orders.leadership",
-                "        if replica.log.directory in unsynced:\n"
+                '        if any(f"{each.path}/{topic_partition}" in unsynced for each in self._logs.directories):\n'
                 '            return self._postpone(order, "its folder is not durable yet")\n',
                 "",
             ),
