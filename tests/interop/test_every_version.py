@@ -414,7 +414,7 @@ def test_describe_log_dirs(connection: BlockingConnection, version: int) -> None
 @pytest.mark.row("R13")
 @pytest.mark.parametrize("version", range(1, 3))
 def test_alter_replica_log_dirs(connection: BlockingConnection, version: int) -> None:
-    """To where the replica is already; of a partition that is not here; to a directory that there is none of."""
+    """To where the replica is already; of a partition that the topic has not; to a directory that there is none of."""
     name, _ = created(connection)
     described = connection.request(messages.DescribeLogDirsRequest(topics=None), 4)
     kind = messages.AlterReplicaLogDirsRequest
@@ -426,7 +426,7 @@ def test_alter_replica_log_dirs(connection: BlockingConnection, version: int) ->
     (topic,) = connection.request(kind(dirs=dirs), version).results
     assert [(found.partition_index, found.error_code) for found in topic.partitions] == [
         (0, ErrorCode.NONE),
-        (99, ErrorCode.REPLICA_NOT_AVAILABLE),
+        (99, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (1, ErrorCode.LOG_DIR_NOT_FOUND),
     ]
 

@@ -80,7 +80,12 @@ def main() -> None:
         # Names and values may have characters that the terminal's encoding lacks.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(run(sys.argv[1:]))
+    arguments = sys.argv[1:]
+    if arguments and arguments[0] in ("start", "broker"):
+        from tidelog.launcher.lean_modules import import_lean
+
+        import_lean()  # Here and not in the command: in a process that is a broker and nothing else.
+    sys.exit(run(arguments))
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from tidelog.cli.errors import Refused
 from tidelog.cli.start import settings
 from tidelog.cli.usage import known_level, parse
-from tidelog.launcher.lean_modules import import_lean
 
 if TYPE_CHECKING:
     import argparse
@@ -45,7 +44,6 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 
 def broker(properties: str, overrides: dict[str, str], log_level: str = "info", parent_pipe: int | None = None) -> int:
     """Runs the broker that the file `properties` describes, until told to stop."""
-    import_lean()
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.config.properties import ConfigError
     from tidelog.launcher.event_loop import load_event_loop

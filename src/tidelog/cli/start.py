@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.usage import known_level, parse
-from tidelog.launcher.lean_modules import import_lean
 
 if TYPE_CHECKING:
     import argparse
@@ -199,7 +198,6 @@ def start(
     `zookeeper` is the ensemble that has the metadata, else it is in that folder too; `secure` a folder of
     `tidelog secure init`.
     """
-    import_lean()
     from tidelog.config.properties import ConfigError
     from tidelog.launcher.event_loop import load_event_loop
     from tidelog.launcher.plan import HOST, Plan
