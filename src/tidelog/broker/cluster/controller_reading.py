@@ -7,10 +7,10 @@ the pure `Controller`. What cannot be read is told once, with its path, and read
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from tidelog.broker.cluster.store_results import below, results
+from tidelog.broker.cluster.store_results import below, contents, results
 from tidelog.controller.controller import Controller
 from tidelog.controller.events import (
     BrokersChanged,
@@ -171,22 +171,22 @@ class StoreReading:
 
     async def _contents(self, paths: Sequence[str], watch: Watch | None) -> list[tuple[bytes | None, Stat] | None]:
         """Content and stat of each node; None where there is none, `DENIED` where this broker may not read it."""
-        reads = [self._store.get(path, watch) for path in paths]
-        return await results([self._unless_denied(*each, watch) for each in zip(paths, reads, strict=True)], NoNode)
+        found = await contents([self._store.get(path, watch) for path in paths])
+        return [await self._unless_denied(path, each, watch) for path, each in zip(paths, found, strict=True)]
 
     async def _unless_denied(
-        self, path: str, read: Awaitable[tuple[bytes | None, Stat]], watch: Watch | None
-    ) -> tuple[bytes | None, Stat]:
-        try:
-            content, stat = await read
-            return DENIED if self._left_out.get(path) == stat.mzxid else content, stat
-        except NoAuth as error:
+        self, path: str, found: tuple[bytes | None, Stat] | NoAuth | None, watch: Watch | None
+    ) -> tuple[bytes | None, Stat] | None:
+        if isinstance(found, NoAuth):
             # Another client keeps it for itself. That is no reason to leave all others without a controller.
-            found = await self._store.exists(path, watch)
-            if found is None:
-                raise NoNode(path) from error
-            self._complain(path, str(error))
-            return DENIED, found
+            stat = await self._store.exists(path, watch)
+            if stat is None:
+                return None
+            self._complain(path, str(found))
+            return DENIED, stat
+        if found is not None and self._left_out.get(path) == found[1].mzxid:
+            return DENIED, found[1]
+        return found
 
     async def leave_out(self, path: str, reason: str) -> None:
         """A node at or below `path` cannot be written: until the topic's node, or the plan's, is changed, it counts as

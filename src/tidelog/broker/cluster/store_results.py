@@ -16,18 +16,8 @@ async def results(pending: Iterable[Awaitable[T]], *missing: type[StoreError]) -
 
     Any other error, the first of them, is raised when all have been answered: none is left behind unheard.
     """
-    answers: list[T | None] = []
-    failure: StoreError | None = None
-    for outcome in list(pending):
-        try:
-            answers.append(await outcome)
-        except missing:
-            answers.append(None)
-        except StoreError as error:
-            failure = failure or error
-    if failure is not None:
-        raise failure
-    return answers
+    answers = await _answers(pending, missing)
+    return [None if isinstance(each, StoreError) else each for each in answers]
 
 
 async def contents(
@@ -35,14 +25,24 @@ async def contents(
 ) -> list[tuple[bytes | None, Stat] | NoAuth | None]:
     """What was read of many nodes, in the order of `pending`; None for a node that is not there, the error for one that
     this broker may not read: it must not keep the others from being read. StoreError."""
-    return await results([_unless_denied(read) for read in list(pending)], NoNode)
+    answers = await _answers(pending, (NoNode, NoAuth))
+    return [each if isinstance(each, tuple | NoAuth) else None for each in answers]
 
 
-async def _unless_denied(read: Awaitable[tuple[bytes | None, Stat]]) -> tuple[bytes | None, Stat] | NoAuth:
-    try:
-        return await read
-    except NoAuth as error:
-        return error
+async def _answers(pending: Iterable[Awaitable[T]], expected: tuple[type[StoreError], ...]) -> list[T | StoreError]:
+    """What the store answered, errors that are `expected` as well. The first other error, when all are answered."""
+    answers: list[T | StoreError] = []
+    failure: StoreError | None = None
+    for outcome in list(pending):
+        try:
+            answers.append(await outcome)
+        except StoreError as error:
+            answers.append(error)
+            if not isinstance(error, expected):
+                failure = failure or error
+    if failure is not None:
+        raise failure
+    return answers
 
 
 async def below(store: StoreClient, path: str) -> list[str]:
