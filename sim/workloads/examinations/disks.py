@@ -63,7 +63,7 @@ async def power_cuts_take_nothing(guest: Guest) -> None:
         await steps.pop(guest.random.below(len(steps)))()
     for machine in guest.cluster.brokers:
         machine.power_cut()
-    # Nobody tells a client that its connections are gone.
+    # No broker tells a client that its connections are gone.
     for client in guest.router.brokers.values():
         client.close()
     await _all_are_back(guest)

@@ -494,7 +494,7 @@ def _dynamic_problem(name: str, text: str) -> str | None:
         if setting.name == "sasl.enabled.mechanisms" and not set(MECHANISMS).intersection(
             cast("tuple[str, ...]", value)
         ):
-            advice = f"it must name one of {', '.join(MECHANISMS)}, or nobody could log in"
+            advice = f"it must name one of {', '.join(MECHANISMS)}, or no client could log in"
             return f"Invalid value {text} for configuration {name}: {advice}"
     except InvalidValue as error:
         return str(error)

@@ -298,13 +298,13 @@ def test_passwords_are_hidden() -> None:
             {"sasl.enabled.mechanisms": ""},
             False,
             "Invalid value  for configuration sasl.enabled.mechanisms: it must name one of PLAIN, SCRAM-SHA-256, "
-            "SCRAM-SHA-512, OAUTHBEARER, or nobody could log in",
+            "SCRAM-SHA-512, OAUTHBEARER, or no client could log in",
         ),
         (
             {"listener.name.sasl_ssl.sasl.enabled.mechanisms": "GSSAPI"},
             False,
             "Invalid value GSSAPI for configuration listener.name.sasl_ssl.sasl.enabled.mechanisms: it must name one "
-            "of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, or nobody could log in",
+            "of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, or no client could log in",
         ),
         (
             {"log.roll.ms": "-1"},

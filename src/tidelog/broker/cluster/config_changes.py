@@ -352,7 +352,7 @@ class ConfigChanges:
         newest = max(ctimes, key=_number_of, default=None)
         oldest_ms = 0 if newest is None else ctimes[newest] - CHANGE_NOTIFICATION_AGE_MS_MAX
         old = [f"{CONFIG_CHANGES}/{name}" for name, ctime in ctimes.items() if ctime < oldest_ms]
-        # Another broker may be faster. What somebody else has put below one, or guards, keeps it here.
+        # Another broker may be faster. A node that another client has put below one, or its access list, keeps it here.
         await results([self._store.delete(path) for path in old], NoNode, NotEmpty, NoAuth)
 
 

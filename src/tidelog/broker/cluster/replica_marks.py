@@ -231,7 +231,7 @@ class ReplicaMarks:
                 # Another broker has removed the container, which was empty, or the controller a mark.
                 continue
             except NotEmpty as error:
-                # Somebody has put nodes below a mark: they go with it.
+                # Another client has put nodes below a mark: they go with it.
                 foreign = await below(store, error.path)
                 await results([store.delete(path) for path in reversed(foreign)], NoNode)
 
