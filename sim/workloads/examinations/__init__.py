@@ -87,23 +87,23 @@ async def examine(
         chosen.append(failed_directories_are_left)
     if cluster.plan.flushes and seed % POWER_CUT_TURNS == 0:
         chosen.append(power_cuts_take_nothing)
+
+    def make_guest(name: str, own: SeededRandom) -> Guest:
+        return Guest(name, make_router, administrator, cluster, own, processes)
+
     for examination in chosen:
-        await _examine(examination, make_router, administrator, cluster, random, trace, processes)
+        await _examine(examination, make_guest, random, trace)
 
 
 async def _examine(
     examination: Callable[[Guest], Awaitable[None]],
-    make_router: Callable[[str], Router],
-    administrator: Administrator,
-    cluster: Cluster,
+    make_guest: Callable[[str, SeededRandom], Guest],
     random: SeededRandom,
     trace: Trace,
-    processes: list[Process],
 ) -> None:
     name = examination.__name__.replace("_", "-")
     for attempt in range(TRIES):
-        own = random.stream(f"{name} {attempt}")
-        guest = Guest(f"{name}-{attempt}", make_router, administrator, cluster, own, processes)
+        guest = make_guest(f"{name}-{attempt}", random.stream(f"{name} {attempt}"))
         try:
             await examination(guest)
             trace.record("examined", name, attempt)

@@ -6,6 +6,8 @@ import heapq
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import pytest
+
 from tidelog.broker.cluster.metadata_cache import MetadataCache
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.environment import BrokerEnvironment
@@ -22,6 +24,7 @@ from tidelog.ports.real import SystemDisk
 from tidelog.protocol import framing, messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.records.batch import Codec, Record, build_batch
+from tidelog.storage.errors import WouldBlock
 from tidelog.storage.log_manager import LogManager
 
 WALL_START_MS = 1_700_000_000_000
@@ -518,3 +521,16 @@ def whole(answer: Any) -> bytes:
     if isinstance(answer, bytes):
         return answer
     return b"".join(chunk.read() if isinstance(chunk, FileRange) else bytes(chunk) for chunk in answer)
+
+
+def nothing_in_memory(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on a read of a log that must not block finds nothing in the page cache."""
+    log = type(broker.replica("t").log)
+    read = log.read
+
+    def cold(self: object, *arguments: object, blocking: bool = True, **named: object) -> object:
+        if not blocking:
+            raise WouldBlock
+        return read(self, *arguments, blocking=blocking, **named)
+
+    monkeypatch.setattr(log, "read", cold)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.harness import WALL_START_MS, Broker, make_batch, topic_id_of, whole
+from tests.unit.broker.harness import WALL_START_MS, Broker, make_batch, nothing_in_memory, topic_id_of, whole
 
 from tidelog.broker.deferred import Deferred
 from tidelog.model.errors import ErrorCode
@@ -228,15 +228,7 @@ def test_whoever_says_it_is_this_broker_is_refused(broker: Broker) -> None:
 def test_a_cold_lookup_goes_to_the_pool(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Index pages that are not in memory are read on an I/O thread; the loop goes on, the answer comes later."""
     broker.produce("t", [b"a"])
-    log = type(broker.replica("t").log)
-    read = log.read
-
-    def cold(self: object, *arguments: object, blocking: bool = True, **named: object) -> object:
-        if not blocking:
-            raise WouldBlock
-        return read(self, *arguments, blocking=blocking, **named)
-
-    monkeypatch.setattr(log, "read", cold)
+    nothing_in_memory(broker, monkeypatch)
     broker.shell.pool_waits = True
     answer = broker.send(ApiKey.FETCH, 12, broker.fetch_request("t"))
     assert not answer.done
@@ -312,15 +304,7 @@ def test_enough_records_that_left_memory_meanwhile_are_given_at_once(
     """Not when the time is up."""
     broker.produce("t", [bytes(1_000)])
     answer = broker.send(ApiKey.FETCH, 12, broker.fetch_request("t", min_bytes=1_500, max_wait_ms=500))
-    log = type(broker.replica("t").log)
-    read = log.read
-
-    def cold(self: object, *arguments: object, blocking: bool = True, **named: object) -> object:
-        if not blocking:
-            raise WouldBlock
-        return read(self, *arguments, blocking=blocking, **named)
-
-    monkeypatch.setattr(log, "read", cold)
+    nothing_in_memory(broker, monkeypatch)
     broker.produce("t", [bytes(1_000)])
     broker.shell.run_turns()
     done = broker.decode_any(ApiKey.FETCH, 12, answer.result())

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.unit.broker.followers import Follower, indexes, led, partitions
-from tests.unit.broker.harness import Broker, make_batch, whole
+from tests.unit.broker.harness import Broker, make_batch, nothing_in_memory, whole
 from tests.unit.broker.test_fetch import values
 from tests.unit.broker.test_server import FakeTransport, feed
 
@@ -319,15 +319,7 @@ def test_what_is_not_in_memory_is_read_by_an_io_thread(leader: Broker, monkeypat
     """A follower far behind: its log end counts at once, its records come later, the loop goes on."""
     leader.produce("t", [b"a"], acks=1)
     leader.produce("t", [b"b"], acks=1)
-    log = type(leader.replica("t").log)
-    read = log.read
-
-    def cold(self: object, *arguments: object, blocking: bool = True, **named: object) -> object:
-        if not blocking:
-            raise WouldBlock
-        return read(self, *arguments, blocking=blocking, **named)
-
-    monkeypatch.setattr(log, "read", cold)
+    nothing_in_memory(leader, monkeypatch)
     leader.shell.pool_waits = True
     follower = Follower(leader)
     answer = follower.send({("t", 0): 1})
@@ -343,15 +335,7 @@ def test_a_leadership_that_ended_while_a_thread_read_gives_no_records(
 ) -> None:
     """What a broker reads as a follower may be cut off again: it goes to nobody."""
     leader.produce("t", [b"a"], acks=1)
-    log = type(leader.replica("t").log)
-    read = log.read
-
-    def cold(self: object, *arguments: object, blocking: bool = True, **named: object) -> object:
-        if not blocking:
-            raise WouldBlock
-        return read(self, *arguments, blocking=blocking, **named)
-
-    monkeypatch.setattr(log, "read", cold)
+    nothing_in_memory(leader, monkeypatch)
     leader.shell.pool_waits = True
     follower = Follower(leader)
     answer = follower.send({("t", 0): 0})
