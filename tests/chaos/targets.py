@@ -141,13 +141,15 @@ class StartedCluster:
         self._settings = settings
         self._open_files = open_files
         self._clocks = data / "clocks" if moves_clocks else None
-        self._port = free_ports(BROKERS)
+        self._port = free_ports(BROKERS + 1)
         self._process: subprocess.Popen[bytes] | None = None
         self.bootstrap = ",".join(f"127.0.0.1:{self._port + id}" for id in self.ids)
 
     def start(self) -> None:
         command = [sys.executable, "-c", "from tidelog.cli import main; main()", "start", "--data", str(self.data)]
         command += ["--brokers", str(BROKERS), "--port", str(self._port), "--log-level", "info"]
+        # Not ZooKeeper's port: what still asks there once this store is killed would find another test's.
+        command += ["--store-port", str(self._port + BROKERS)]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         self.data.mkdir(parents=True, exist_ok=True)

@@ -74,7 +74,12 @@ class Site:
         return commit_micro_batch(self.options, writes, batch)
 
     def committed(self, topic: str | None = None) -> list[str]:
-        """The values that a reader of committed records sees, without an order."""
+        """The values that a reader of committed records sees when no transaction is open any more, without an order."""
+        self._broker.settle(topic or self.topic)
+        return self.committed_so_far(topic)
+
+    def committed_so_far(self, topic: str | None = None) -> list[str]:
+        """The same, while a transaction may be open."""
         found: list[str] = []
         for number in range(self.partitions):
             partition = TopicPartition(topic or self.topic, number)
@@ -86,9 +91,6 @@ class Site:
                 content = bytes(columns.value.data or b"")
                 found += [content[offsets[row] : offsets[row + 1]].decode() for row in range(columns.rows)]
         return sorted(found)
-
-    def until_settled(self) -> None:
-        self._broker.settle(self.topic)
 
 
 def rows_of(values: Iterable[str]) -> pa.RecordBatch:
