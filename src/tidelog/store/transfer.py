@@ -175,7 +175,8 @@ async def prepare(store: StoreClient, source: str, checksum: str, *, replace: bo
     """
     names = await _names(store)
     unfinished = IMPORT[1:] in names
-    others = [name for name in names if f"/{name}" not in OWN_NODES]
+    # The probe of a mover that was killed goes with its session, soon.
+    others = [name for name in names if f"/{name}" not in OWN_NODES and not f"/{name}".startswith(PROBE)]
     if MOVED[1:] in names:
         raise TransferRefused(f"the store has itself been moved elsewhere (its node {MOVED} says where)")
     if others:

@@ -23,7 +23,7 @@ from tidelog.store.export_file import Export, ExportedNode, is_exported, nodes_t
 from tidelog.store.local import LocalStore
 from tidelog.store.moving import IMPORT, MOVED, MOVING, moved_elsewhere
 from tidelog.store.persistence import MemoryPersistence
-from tidelog.store.transfer import TransferRefused, count_up, fill, move, prepare, read_store
+from tidelog.store.transfer import PROBE, TransferRefused, count_up, fill, move, prepare, read_store
 from tidelog.store.zookeeper import ZooKeeperStore
 
 EPHEMERAL = struct.pack(">iii", -1, 1, 31) + b"\0\0\0\5world\0\0\0\6anyone" + struct.pack(">i", 1)
@@ -353,6 +353,21 @@ def test_two_movers() -> None:
                 await tool.create(MOVING)
                 with pytest.raises(TransferRefused, match="another process is moving that store"):
                     await move(tool, there, old.hosts, new.hosts)
+
+    run(scenario)
+
+
+def test_a_killed_movers_probe_is_no_obstacle() -> None:
+    """The node by which it asked whether both stores are one: it stays until its session ends."""
+
+    async def scenario() -> None:
+        with Served() as old, Served() as new:
+            async with client(old.hosts) as tool, client(new.hosts) as there, client(new.hosts) as killed:
+                await tool.create("/brokers")
+                await killed.create(f"{PROBE}_of_another", ephemeral=True)
+                moved = await move(tool, there, old.hosts, new.hosts)
+                assert moved.nodes == 1
+                assert await there.exists("/brokers") is not None
 
     run(scenario)
 
