@@ -334,4 +334,47 @@ ANSWER_MUTANTS: Final = (
             ),
         ),
     ),
+    Mutant(
+        "epoch-not-noted",
+        "broker.replicas.replica_manager",
+        "        log.assign_epoch(leader_epoch)\n        replica.leader_id = self.broker_id\n",
+        "        replica.leader_id = self.broker_id\n",
+        "a leader says nothing of the end of its epoch until something is written in it",
+    ),
+    Mutant(
+        "epochs-of-deleted-kept",
+        "storage.log",
+        "        self.log_start_offset = Offset(offset)\n        self.epochs.truncate_from_start(Offset(offset))\n",
+        "        self.log_start_offset = Offset(offset)\n",
+        "the epochs of deleted records end where nothing is any more",
+    ),
+    Mutant(
+        "start-told-before-durable",
+        "replication.follower",
+        "            self.log_start = start\n            effects.append(LogStartAdvanced(start))\n",
+        "            self.log_start = self.reported_log_start = start\n"
+        "            effects.append(LogStartAdvanced(start))\n",
+        "DeleteRecords is answered before the deletion is on each replica's disk",
+    ),
+    Mutant(
+        "deletions-not-resumed",
+        "controller.controller",
+        "                self._deletions.resume(turn)\n",
+        "",
+        "a new controller does not go on with the deletions of the one before",
+    ),
+    Mutant(
+        "postponed-forgotten",
+        "broker.orders.postponed_orders",
+        "        self._orders[order.topic_partition] = order\n        self._wait()\n",
+        "",
+        "a replica for which a broker has no descriptors is never made",
+    ),
+    Mutant(
+        "cleaned-forgets-producers",
+        "storage.cleaner.rewriting",
+        "        last = self._producers.get(header.producer_id) if header.producer_id >= 0 else None\n",
+        "        last = None\n",
+        "compaction removes the last batches of producers, which a replica that is copied knows by them alone",
+    ),
 )

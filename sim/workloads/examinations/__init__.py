@@ -3,7 +3,7 @@
 While things break much may be true at a time, and clients must be patient. When nothing breaks any more, answers are
 exact: a setting is obeyed, an offset is where it is, a group has these members, the next coordinator knows what the one
 before has told. Each examination has topics, groups and transactional ids of its own. A run has one of them, by turns,
-so that fifteen seeds that follow one another have all. After that come those of disks: where brokers have two log
+so that twenty seeds that follow one another have all. After that come those of disks: where brokers have two log
 directories one of them fails, and where records are flushed before they are acknowledged all brokers lose their power,
 in every other run.
 """
@@ -22,17 +22,22 @@ from sim.workloads.examinations.clients import (
     our_transactions_are_whole,
 )
 from sim.workloads.examinations.consumer_groups import consumer_groups_are_kept
-from sim.workloads.examinations.disks import power_cuts_take_nothing
+from sim.workloads.examinations.disks import orders_are_tried_again, power_cuts_take_nothing
 from sim.workloads.examinations.groups import classic_groups_are_kept, sessions_end
 from sim.workloads.examinations.guest import Guest
 from sim.workloads.examinations.records import batches_are_judged, fetches_keep_limits, timestamps_are_found
+from sim.workloads.examinations.replication import (
+    deletions_are_durable,
+    epochs_are_told,
+    records_pass_dead_followers,
+)
 from sim.workloads.examinations.settings import (
     compaction_waits,
     defaults_are_obeyed,
     quotas_are_kept,
     settings_are_obeyed,
 )
-from sim.workloads.examinations.topics import replicas_are_told, topics_begin_anew
+from sim.workloads.examinations.topics import deletions_go_on, replicas_are_told, topics_begin_anew
 from sim.workloads.examinations.transactions import late_transactions_are_aborted, transactions_are_told
 
 if TYPE_CHECKING:
@@ -61,6 +66,11 @@ EXAMINATIONS: Final = (
     topics_begin_anew,
     replicas_are_told,
     leaving_brokers_hand_over,
+    records_pass_dead_followers,
+    epochs_are_told,
+    deletions_are_durable,
+    deletions_go_on,
+    orders_are_tried_again,
 )
 OF_OUR_CLIENT: Final = (our_producer_tells, our_consumer_obeys, our_members_go_on, our_transactions_are_whole)
 """Those of runs with users of our own client, and of no others."""

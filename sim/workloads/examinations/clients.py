@@ -204,13 +204,7 @@ async def _die_with_batch(guest: Guest, partition: TopicPartition) -> None:
 
 async def _fall_out(guest: Guest, partition: TopicPartition) -> None:
     """Its position is deleted: it goes on where its setting says."""
-    kind = messages.DeleteRecordsRequest
-    place = kind.DeleteRecordsPartition(partition_index=partition.partition, offset=6)
-    request = kind(
-        topics=[kind.DeleteRecordsTopic(name=partition.topic, partitions=[place])], timeout_ms=PRODUCE_MS_MAX
-    )
-    response = await guest.ask_leader(partition, ApiKey.DELETE_RECORDS, request)
-    guest.expect(response.topics[0].partitions[0].error_code, ErrorCode.NONE, "DeleteRecords")
+    await guest.delete_records(partition, 6)
     for reset, wanted in (
         (AutoOffsetReset.EARLIEST, range(6, 11)),
         (AutoOffsetReset.LATEST, range(0)),

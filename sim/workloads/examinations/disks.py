@@ -1,11 +1,17 @@
-"""What is answered just before all brokers lose their power: with flush.messages=1 it is there when they are back."""
+"""What disks do: with flush.messages=1 a power cut of all brokers takes nothing that was answered, and what a disk
+refuses for a while is done later."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from typing import TYPE_CHECKING, Final
 
-from sim.workloads.examinations.guest import PRODUCE_MS_MAX, TOPIC_RESOURCE
+from sim.disk_faults import NEED_DESCRIPTORS
+from sim.plan import FaultKind
+from sim.workloads.examinations.guest import TOPIC_RESOURCE
+from sim.world.disk import Fault
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tidelog.protocol import messages
@@ -15,11 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from sim.workloads.examinations.guest import Guest
+    from sim.world.disk import Operation
     from tidelog.model.identifiers import TopicPartition
 
 RECORDS: Final = 6
 DELETED: Final = 3
 COMMITTED: Final = 5
+REFUSED_MAX: Final = 4
 SETTING: Final = {"retention.bytes": "123456"}
 BACK_S: Final = 60.0
 """In which all brokers are back, and lead and follow as before."""
@@ -32,13 +40,7 @@ async def power_cuts_take_nothing(guest: Guest) -> None:
     created: list[TopicPartition] = []
 
     async def delete() -> None:
-        kind = messages.DeleteRecordsRequest
-        place = kind.DeleteRecordsPartition(partition_index=partition.partition, offset=DELETED)
-        request = kind(
-            topics=[kind.DeleteRecordsTopic(name=partition.topic, partitions=[place])], timeout_ms=PRODUCE_MS_MAX
-        )
-        response = await guest.ask_leader(partition, ApiKey.DELETE_RECORDS, request)
-        guest.expect(response.topics[0].partitions[0].error_code, ErrorCode.NONE, "DeleteRecords")
+        await guest.delete_records(partition, DELETED)
 
     async def commit() -> None:
         code = await guest.commit(guest.group(group), group, partition, COMMITTED)
@@ -85,6 +87,41 @@ async def power_cuts_take_nothing(guest: Guest) -> None:
     await guest.known_everywhere(created[0].topic, 1)
     ends = await guest.router.offset(created[0], LATEST_TIMESTAMP)
     guest.holds(ends == 1, f"a record was acknowledged in a new topic, which ends at {ends}")
+
+
+async def orders_are_tried_again(guest: Guest) -> None:
+    """A broker without descriptors cannot make a replica; when it has some it makes it, without another order."""
+    states = guest.cluster.states
+    if states is None:
+        return
+    machines = guest.cluster.brokers
+    machine = machines[guest.random.below(len(machines))]
+    left = 1 + guest.random.below(REFUSED_MAX)
+    name = f"{guest.name}.1"
+
+    def refuses(found: Operation) -> Fault | None:
+        nonlocal left
+        if left <= 0 or found.kind not in NEED_DESCRIPTORS or f"/{name}-0" not in found.path:
+            return None
+        left -= 1
+        return Fault(OSError(errno.EMFILE, os.strerror(errno.EMFILE), found.path))
+
+    guest.cluster.explain(FaultKind.SHORTAGE)
+    machine.disk.fault = refuses
+    try:
+        partition = await guest.topic()
+        guest.holds(partition.topic == name, f"the topic is called {partition.topic}, and descriptors lack for {name}")
+        replicas = states.replicas(partition)
+
+        async def is_whole() -> bool:
+            state = states.state(partition)
+            return state is not None and set(state.isr) == set(replicas) and state.leader >= 0
+
+        await guest.comes(is_whole, f"{machine.name} had no descriptors for {partition}", BACK_S)
+        await guest.written(partition, guest.batch([b"a record"]))
+    finally:
+        if machine.disk.fault is refuses:
+            machine.disk.fault = None
 
 
 async def _all_are_back(guest: Guest) -> None:

@@ -256,6 +256,13 @@ class Guest:
             topic_data=[kind.TopicProduceData(name=partition.topic, partition_data=[written])],
         )
 
+    async def producer_id(self) -> int:
+        """A new one, of epoch 0."""
+        request = messages.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        response = await self.router.ask_any(ApiKey.INIT_PRODUCER_ID, request)
+        self.expect(response.error_code, ErrorCode.NONE, "InitProducerId")
+        return int(response.producer_id)
+
     async def written(self, partition: TopicPartition, data: bytes) -> int:
         """The offset of a batch that has to be taken."""
         found = await self.produce(partition, data)
@@ -311,6 +318,17 @@ class Guest:
         found = (await self.fetch({partition: offset}, **fields))[partition]
         self.expect(found.error_code, ErrorCode.NONE, f"a fetch of {partition} at {offset}")
         return batches_of(found)
+
+    async def delete_records(self, partition: TopicPartition, offset: int) -> int:
+        """Has all records before it deleted, -1: all that are committed; where the log begins by then."""
+        kind = messages.DeleteRecordsRequest
+        place = kind.DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
+        topic = kind.DeleteRecordsTopic(name=partition.topic, partitions=[place])
+        request = kind(topics=[topic], timeout_ms=PRODUCE_MS_MAX)
+        response = await self.ask_leader(partition, ApiKey.DELETE_RECORDS, request)
+        found = response.topics[0].partitions[0]
+        self.expect(found.error_code, ErrorCode.NONE, f"DeleteRecords of {partition} before {offset}")
+        return int(found.low_watermark)
 
     async def list_offset(
         self, partition: TopicPartition, timestamp: int, *, isolation: int = 0, version: int | None = None

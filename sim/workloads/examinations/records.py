@@ -70,15 +70,8 @@ async def _find(guest: Guest, partition: TopicPartition, stamped: list[int], sta
 
 
 async def _delete(guest: Guest, partition: TopicPartition, offset: int, expected: int) -> None:
-    kind = messages.DeleteRecordsRequest
-    wanted = kind.DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
-    request = kind(
-        topics=[kind.DeleteRecordsTopic(name=partition.topic, partitions=[wanted])], timeout_ms=PRODUCE_MS_MAX
-    )
-    response = await guest.ask_leader(partition, ApiKey.DELETE_RECORDS, request)
-    found = response.topics[0].partitions[0]
-    guest.expect(found.error_code, ErrorCode.NONE, f"DeleteRecords of {partition} up to {offset}")
-    guest.holds(found.low_watermark == expected, f"{partition} was deleted to {offset}: {found}")
+    begins = await guest.delete_records(partition, offset)
+    guest.holds(begins == expected, f"{partition} was deleted to {offset}: it begins at {begins}")
 
 
 async def fetches_keep_limits(guest: Guest) -> None:
@@ -182,14 +175,11 @@ async def _session(guest: Guest, partition: TopicPartition, other: TopicPartitio
 async def batches_are_judged(guest: Guest) -> None:
     """Which batches of idempotent producers are taken, which are known again, and which are refused."""
     partition = await guest.topic()
-    response = await guest.router.ask_any(
-        ApiKey.INIT_PRODUCER_ID, messages.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-    )
-    guest.expect(response.error_code, ErrorCode.NONE, "InitProducerId")
+    producer = await guest.producer_id()
     version = PRODUCE_VERSIONS[guest.random.below(len(PRODUCE_VERSIONS))]
 
     async def send(sequence: int, epoch: int = 0) -> Any:
-        data = guest.batch([b"a", b"b"], producer_id=response.producer_id, producer_epoch=epoch, base_sequence=sequence)
+        data = guest.batch([b"a", b"b"], producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
         return await guest.produce(partition, data, version=version)
 
     for sequence in range(0, 12, 2):

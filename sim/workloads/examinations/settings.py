@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sim.checks.replicas import replica_of
 from sim.checks.settings import settings_that_differ
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from sim.workloads.examinations.guest import Guest
     from tidelog.model.identifiers import TopicPartition
+    from tidelog.records.batch import BatchHeader
+    from tidelog.records.record import Record
 
 HOUR_MS: Final = 3_600_000
 CLEANINGS_S: Final = 3.0
@@ -157,7 +159,8 @@ async def _set_quota(guest: Guest, client: str, rate: float | None) -> None:
 
 
 async def compaction_waits(guest: Guest) -> None:
-    """What is younger than min.compaction.lag.ms stays; then the last value of each key does, tombstones too."""
+    """What is younger than min.compaction.lag.ms stays; then the last value of each key does, tombstones too, and the
+    last batch of each producer, without its record: a replica that is copied knows producers by their batches alone."""
     settings = {
         "cleanup.policy": "compact",
         "segment.bytes": "400",
@@ -166,11 +169,17 @@ async def compaction_waits(guest: Guest) -> None:
     }
     partition = await guest.topic(settings)
     guest.cluster.checker.compacted.add(partition.topic)
+    # Compressed batches take another way through the cleaner.
+    producers = [(await guest.producer_id(), codec) for codec in (Codec.NONE, Codec.GZIP)]
     written: list[tuple[int, bytes, bytes | None]] = []
     for number in range(12):
         key = (b"a", b"b", b"gone")[number % 3]
         value = None if key == b"gone" and number > 6 else b"%d" % number + b"x" * 60
-        offset = await guest.written(partition, guest.batch([value], key=key))
+        fields: dict[str, Any] = {}
+        if number < len(producers):
+            id, codec = producers[number]
+            fields = {"producer_id": id, "producer_epoch": 0, "base_sequence": 0, "codec": codec}
+        offset = await guest.written(partition, guest.batch([value], key=key, **fields))
         written.append((offset, key, value))
     await asyncio.sleep(CLEANINGS_S)
     found = await _all_records(guest, partition)
@@ -185,16 +194,25 @@ async def compaction_waits(guest: Guest) -> None:
         return written[0] not in left
 
     await guest.comes(is_cleaned, "min.compaction.lag.ms is over, and nothing is compacted", 3 * CLEANINGS_S)
+    known = {header.producer_id for header, _ in await _all_batches(guest, partition)}
+    for id, codec in producers:
+        guest.holds(id in known, f"the last batch of producer {id}, {codec.name}, is gone: {known} are left")
 
 
-async def _all_records(guest: Guest, partition: TopicPartition) -> list[tuple[int, bytes | None, bytes | None]]:
-    found: list[tuple[int, bytes | None, bytes | None]] = []
+async def _all_batches(guest: Guest, partition: TopicPartition) -> list[tuple[BatchHeader, list[Record]]]:
+    found: list[tuple[BatchHeader, list[Record]]] = []
     position, end = 0, await guest.router.offset(partition, LATEST_TIMESTAMP)
     while position < end:
         for header, records in await guest.read(partition, position):
-            found += [(each.offset, each.key, each.value) for each in records if each.offset >= position]
-            position = header.next_offset
+            if header.next_offset > position:
+                found.append((header, records))
+                position = header.next_offset
     return found
+
+
+async def _all_records(guest: Guest, partition: TopicPartition) -> list[tuple[int, bytes | None, bytes | None]]:
+    batches = await _all_batches(guest, partition)
+    return [(each.offset, each.key, each.value) for _, records in batches for each in records]
 
 
 async def _comes_to(guest: Guest, topic: str, wanted: Mapping[str, set[str]]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from sim.checks.replicas import replica_of
 from sim.workloads.examinations.guest import PRODUCE_MS_MAX, TOPIC_RESOURCE, NotNow
+from tidelog.metadata.znodes import CONTROLLER
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from tidelog.protocol import messages
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 SETTING: Final = "retention.ms"
 PREFERRED: Final = 0
+BACK_S: Final = 60.0
+"""In which a broker is back, and what waits for it is done."""
 
 
 async def topics_begin_anew(guest: Guest) -> None:
@@ -56,6 +60,36 @@ async def topics_begin_anew(guest: Guest) -> None:
 
     await guest.comes(is_forgotten, "what was committed for a former topic is told for the one of now")
     await _grow(guest, topic)
+
+
+async def deletions_go_on(guest: Guest) -> None:
+    """A topic of which a dead broker has a replica goes when that is back, whatever controller there is by then."""
+    store, plan = guest.cluster.store, guest.cluster.plan
+    if store is None or plan.replication_factor < 2:
+        return
+    partition = await guest.topic()
+    topic = partition.topic
+    await guest.written(partition, guest.batch([b"to be deleted"]))
+    leader = (await guest.leader(partition)).broker_id
+    controllers = [each.broker_id for each in guest.cluster.controller()]
+    replicas = (await guest.shown(topic))[0].partitions[0].replica_nodes
+    machine = guest.machine(next(id for id in replicas if id != leader))
+    with guest.cluster.kept_down(machine):
+        machine.kill()
+        request = messages.DeleteTopicsRequest(topic_names=[topic], timeout_ms=PRODUCE_MS_MAX)
+        # It may answer that some of the topic is still there.
+        others = [id for id in controllers if id != machine.broker_id] or [leader]
+        await guest.router.ask(others[0], ApiKey.DELETE_TOPICS, request)
+        if store.process is not None and store.service is not None:
+            store.within(partial(store.service.delete, CONTROLLER))
+    states = guest.cluster.states
+    assert states is not None
+
+    async def is_gone() -> bool:
+        has_folder = machine.disk.exists(machine.folder_of(partition))
+        return not (has_folder or states.replicas(partition) or states.is_being_deleted(topic))
+
+    await guest.comes(is_gone, f"{machine.name} is back, and {topic} is not gone", BACK_S)
 
 
 async def _delete(guest: Guest, topic: str) -> None:
