@@ -52,6 +52,8 @@ class Reader:
         """The follower that the leader has sent it to; -1: the leader itself."""
         self.values: dict[int, bytes] = {}
         """[offset] -> value of everything read."""
+        self.sequences: dict[tuple[int, int], int] = {}
+        """[producer id and epoch] -> base sequence of its last batch that was read, with records or without."""
         self._shown: Shown | None = None
         """Of the partition, when it was last asked for."""
         self.records: list[Record] = []
@@ -133,6 +135,7 @@ class Reader:
             record.offset: batch.header.partition_leader_epoch for batch in batches for record in batch.records
         }
         for batch in batches:
+            self.sequences[batch.header.producer_id, batch.header.producer_epoch] = batch.header.base_sequence
             self.values |= {record.offset: value_of(record) for record in batch.records if record.offset >= asked}
         if batches:
             self._trace.record("fetched", self.name, self.partition, broker, asked, self.offset, self.high_watermark)

@@ -366,6 +366,7 @@ class Producer:
         reader.offset = lane.next_offset
         await reader.read_to_the_end()
         offsets = {value: offset for offset, value in reader.values.items()}
+        last_sequence = reader.sequences.get((self._producer_id, self._producer_epoch), -1)
         if reader.log_start > lane.next_offset and lane.pending[0].values[0] not in offsets:
             # Written, for it is next in order, and deleted since: nobody can say where it stood.
             self._trace.record("deleted_before_answer", lane.name, lane.partition, lane.pending[0].sequence)
@@ -374,8 +375,10 @@ class Producer:
             first = lane.pending[0].values[0]
             if first in offsets:
                 self._acknowledged(lane, offsets[first])
-            elif lane.partition.topic in self._history.compacted and self._is_any_in(offsets, lane):
-                # Written, for what comes behind it is there, and superseded since.
+            elif lane.partition.topic in self._history.compacted and (
+                self._is_any_in(offsets, lane) or lane.pending[0].sequence <= last_sequence
+            ):
+                # Written, for what comes behind it is there, if only as an empty batch, and superseded since.
                 self._trace.record("compacted_before_answer", lane.name, lane.partition, lane.pending[0].sequence)
                 lane.pending.popleft()
             else:
