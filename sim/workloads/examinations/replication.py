@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sim.workloads.examinations.guest import NotNow
 from tidelog.model.errors import ErrorCode
@@ -83,7 +83,25 @@ async def _ends_in_new_epoch(guest: Guest, partition: TopicPartition, first: int
 
 
 async def _ends(guest: Guest, partition: TopicPartition, current: int, epoch: int, end: int) -> None:
-    """Requires the leader of epoch `current` to say that `epoch` ends there."""
+    """Requires the leader of epoch `current` to say that `epoch` ends there, and nothing to those that know another."""
+    found = await _ask_end(guest, partition, current, epoch)
+    guest.expect(found.error_code, ErrorCode.NONE, f"the end of epoch {epoch}")
+    told = (found.leader_epoch, found.end_offset)
+    guest.holds(told == (epoch, end), f"epoch {epoch} of {partition}, led in {current}, ends at {end}: {told} is told")
+    for other, wanted in (
+        (current - 1, ErrorCode.FENCED_LEADER_EPOCH),
+        (current + 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ):
+        if other < 0:  # That asks for no check.
+            continue
+        found = await _ask_end(guest, partition, other, epoch)
+        code = ErrorCode(found.error_code)
+        if _state(guest, partition).leader_epoch == current:
+            guest.holds(code is wanted, f"{partition} is led in {current}; one that knows {other} hears {code.name}")
+
+
+async def _ask_end(guest: Guest, partition: TopicPartition, current: int, epoch: int) -> Any:
+    """The leader's answer to one that knows it by epoch `current`."""
     guest.router.forget(partition)
     kind = messages.OffsetForLeaderEpochRequest
     place = kind.OffsetForLeaderPartition(
@@ -91,12 +109,7 @@ async def _ends(guest: Guest, partition: TopicPartition, current: int, epoch: in
     )
     request = kind(replica_id=-1, topics=[kind.OffsetForLeaderTopic(topic=partition.topic, partitions=[place])])
     response = await guest.ask_leader(partition, ApiKey.OFFSET_FOR_LEADER_EPOCH, request)
-    found = response.topics[0].partitions[0]
-    guest.expect(found.error_code, ErrorCode.NONE, f"the end of epoch {epoch}")
-    told = (found.leader_epoch, found.end_offset)
-    guest.holds(
-        told == (epoch, end), f"epoch {epoch} of {partition}, led in {current}, ends at {end}, and {told} is told"
-    )
+    return response.topics[0].partitions[0]
 
 
 async def deletions_are_durable(guest: Guest) -> None:

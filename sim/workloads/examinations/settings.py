@@ -197,6 +197,26 @@ async def compaction_waits(guest: Guest) -> None:
     known = {header.producer_id for header, _ in await _all_batches(guest, partition)}
     for id, codec in producers:
         guest.holds(id in known, f"the last batch of producer {id}, {codec.name}, is gone: {known} are left")
+    await _is_cleaned_in_time(guest)
+
+
+async def _is_cleaned_in_time(guest: Guest) -> None:
+    """What is older than max.compaction.lag.ms is compacted, however little it is beside the rest."""
+    settings = {"cleanup.policy": "compact", "segment.bytes": "200", "min.cleanable.dirty.ratio": "1.0"}
+    partition = await guest.topic({**settings, "max.compaction.lag.ms": str(100 * HOUR_MS)})
+    guest.cluster.checker.compacted.add(partition.topic)
+    for _ in range(4):
+        # Brokers' clocks may have jumped, by less.
+        await guest.written(partition, guest.batch([b"x" * 60], [guest.now_ms() - 50 * HOUR_MS], key=b"key"))
+    await asyncio.sleep(CLEANINGS_S)
+    left = len(await _all_records(guest, partition))
+    guest.holds(left == 4, f"no part is dirty enough, nor max.compaction.lag.ms over, and {left} of 4 records are left")
+    await guest.alter(partition.topic, {"max.compaction.lag.ms": str(HOUR_MS)})
+
+    async def is_cleaned() -> bool:
+        return len(await _all_records(guest, partition)) < 4
+
+    await guest.comes(is_cleaned, "max.compaction.lag.ms is over, and nothing is compacted", 3 * CLEANINGS_S)
 
 
 async def _all_batches(guest: Guest, partition: TopicPartition) -> list[tuple[BatchHeader, list[Record]]]:
