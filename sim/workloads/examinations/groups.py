@@ -88,7 +88,13 @@ class _Group:
         return await member.coordinator.ask(ApiKey.JOIN_GROUP, request, timeout_s=JOIN_S_MAX)
 
     async def sync(self, member: _Member) -> None:
-        """The leader gives each member what says whose it is."""
+        """Its assignment; the leader gives each member what says whose it is."""
+        response = await self.ask_to_sync(member)
+        self.guest.expect(response.error_code, ErrorCode.NONE, "SyncGroup")
+        member.assignment = bytes(response.assignment)
+
+    async def ask_to_sync(self, member: _Member) -> Any:
+        """One SyncGroup's answer."""
         kind = messages.SyncGroupRequest
         told = [kind.SyncGroupRequestAssignment(member_id=each, assignment=each.encode()) for each in member.others]
         request = kind(
@@ -100,9 +106,7 @@ class _Group:
             protocol_name=PROTOCOL,
             assignments=told,
         )
-        response = await member.coordinator.ask(ApiKey.SYNC_GROUP, request, timeout_s=JOIN_S_MAX)
-        self.guest.expect(response.error_code, ErrorCode.NONE, "SyncGroup")
-        member.assignment = bytes(response.assignment)
+        return await member.coordinator.ask(ApiKey.SYNC_GROUP, request, timeout_s=JOIN_S_MAX)
 
     async def beat(self, member: _Member, **changed: Any) -> ErrorCode:
         said = {
@@ -188,6 +192,7 @@ async def sessions_end(guest: Guest) -> None:
     await _session_ends(guest, _Group(guest, f"{partition.topic}-group", partition.topic))
     await _session_ends_late(guest, _Group(guest, f"{partition.topic}-late-group", partition.topic))
     await _unused_ids_expire(guest, _Group(guest, f"{partition.topic}-id-group", partition.topic))
+    await _waiting_members_hear(guest, _Group(guest, f"{partition.topic}-sync-group", partition.topic))
 
 
 async def _session_ends(guest: Guest, group: _Group) -> None:
@@ -244,6 +249,28 @@ async def _unused_ids_expire(guest: Guest, group: _Group) -> None:
     await asyncio.gather(group.sync(other), group.sync(lasting))
     await group.leave(other)
     await group.leave(lasting)
+
+
+async def _waiting_members_hear(guest: Guest, group: _Group) -> None:
+    """A member that waits for its assignment is told when another one joins, and does not wait on."""
+    members = [group.member(), group.member()]
+    for member in members:
+        member.rebalance_ms = LONG_REBALANCE_MS
+    await asyncio.gather(*map(group.join, members))
+    if members[0].generation != members[1].generation:
+        raise NotNow("one of them came too late for the first generation")
+    waiting = next(each for each in members if each.leader != each.member_id)
+    sync = asyncio.ensure_future(group.ask_to_sync(waiting))
+    newcomer = group.member()
+    joins = asyncio.ensure_future(group.join(newcomer))
+    await asyncio.wait([sync], timeout=LONG_REBALANCE_MS / 2000)
+    guest.holds(sync.done(), "a member joins, and one that waits for its assignment waits on")
+    code = sync.result().error_code
+    guest.expect(code, ErrorCode.REBALANCE_IN_PROGRESS, "SyncGroup, while a member joins")
+    await asyncio.gather(joins, *map(group.join, members))
+    await asyncio.gather(*map(group.sync, (newcomer, *members)))
+    for member in (newcomer, *members):
+        await group.leave(member)
 
 
 async def _two(guest: Guest, group: _Group) -> tuple[_Member, _Member]:

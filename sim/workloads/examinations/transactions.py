@@ -177,6 +177,7 @@ async def transactions_are_told(guest: Guest) -> None:
     guest.holds(
         aborted == [(producer.id, begins)], f"the transaction at {begins} was aborted, readers are told {aborted}"
     )
+    await _raises_its_epoch(producer)
     for version in END_VERSIONS:
         await _ends_again(producer, partition, version)
 
@@ -248,6 +249,26 @@ async def late_transactions_are_aborted(guest: Guest) -> None:
     await successor.written(partition)
     guest.expect(await successor.end(commit=True), ErrorCode.NONE, "EndTxn")
     await successor.expect_state("CompleteCommit")
+
+
+async def _raises_its_epoch(producer: _Producer) -> None:
+    """Asked again, since the answer was lost, the coordinator says the same (KIP-360)."""
+    guest = producer.guest
+    request = messages.InitProducerIdRequest(
+        transactional_id=producer.name,
+        transaction_timeout_ms=TIMEOUT_MS,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+    )
+    for attempt in ("once", "again"):
+        response = await producer.coordinator.ask(ApiKey.INIT_PRODUCER_ID, request)
+        guest.expect(response.error_code, ErrorCode.NONE, f"InitProducerId by epoch {producer.epoch}, asked {attempt},")
+        told = (response.producer_id, response.producer_epoch)
+        guest.holds(
+            told == (producer.id, producer.epoch + 1), f"epoch {producer.epoch}, {attempt}, becomes {told}"
+        )
+    producer.epoch += 1
+    producer.sequences.clear()
 
 
 async def _added(producer: _Producer, partitions: list[TopicPartition]) -> None:
