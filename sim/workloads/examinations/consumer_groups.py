@@ -42,10 +42,13 @@ class _Member:
         self.epoch = JOIN
         self.owned: frozenset[int] = frozenset()
         self.keeps_all = False
+        self.further: set[TopicId] = set()
+        """Topics of which it has been given partitions beside its own."""
         self._topic = topic
         self._topic_id = ZERO_TOPIC_ID
 
-    async def beat(self, epoch: int | None = None) -> ErrorCode:
+    async def beat(self, epoch: int | None = None, topics: list[str] | None = None) -> ErrorCode:
+        """`topics`: what it subscribes to from now on."""
         kind = messages.ConsumerGroupHeartbeatRequest
         said = self.epoch if epoch is None else epoch
         owned = [kind.TopicPartitions(topic_id=self._topic_id, partitions=sorted(self.owned))] if self.owned else []
@@ -55,7 +58,7 @@ class _Member:
             member_epoch=said,
             instance_id=self.instance,
             rebalance_timeout_ms=REBALANCE_MS if said == JOIN else -1,
-            subscribed_topic_names=[self._topic] if said == JOIN else None,
+            subscribed_topic_names=[self._topic] if said == JOIN else topics,
             topic_partitions=[] if said == JOIN else owned,
         )
         response = await self.coordinator.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, request)
@@ -69,7 +72,11 @@ class _Member:
     def _take(self, assignment: Any) -> None:
         target: set[int] = set()
         for topic in assignment.topic_partitions:
-            self._topic_id = TopicId(bytes(topic.topic_id))
+            id = TopicId(bytes(topic.topic_id))
+            if self._topic_id not in (ZERO_TOPIC_ID, id):
+                self.further.add(id)
+                continue
+            self._topic_id = id
             target.update(topic.partitions)
         self.owned = self.owned | target if self.keeps_all else frozenset(target)
 
@@ -116,6 +123,21 @@ async def consumer_groups_are_kept(guest: Guest) -> None:
     guest.holds(await back.beat(LEAVE) is ErrorCode.NONE, "a member cannot leave")
     found = await _described(guest, back)
     guest.holds(found.group_state == "Empty" and not found.members, f"a group without members is {found.group_state}")
+    await _subscribes_to_another(guest, partition, f"{group}-more")
+
+
+async def _subscribes_to_another(guest: Guest, partition: TopicPartition, group: str) -> None:
+    """A member that names one more topic is given its partitions, too."""
+    other = (await guest.topic()).topic
+    id = await guest.topic_id(other)
+    member = _Member(guest, group, partition.topic, f"{group}-member")
+    await _until(guest, [member], lambda: len(member.owned) == GROWN, "a lone member does not have all")
+    code = await member.beat(topics=[partition.topic, other])
+    guest.holds(code is ErrorCode.NONE, f"a member subscribes to one more topic, and is answered {code.name}")
+    await _until(
+        guest, [member], lambda: id in member.further, "a member has subscribed to a topic, and has none of it"
+    )
+    guest.holds(await member.beat(LEAVE) is ErrorCode.NONE, "a member cannot leave")
 
 
 async def _grows(guest: Guest, member: _Member, partition: TopicPartition) -> None:

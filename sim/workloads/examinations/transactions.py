@@ -264,9 +264,7 @@ async def _raises_its_epoch(producer: _Producer) -> None:
         response = await producer.coordinator.ask(ApiKey.INIT_PRODUCER_ID, request)
         guest.expect(response.error_code, ErrorCode.NONE, f"InitProducerId by epoch {producer.epoch}, asked {attempt},")
         told = (response.producer_id, response.producer_epoch)
-        guest.holds(
-            told == (producer.id, producer.epoch + 1), f"epoch {producer.epoch}, {attempt}, becomes {told}"
-        )
+        guest.holds(told == (producer.id, producer.epoch + 1), f"epoch {producer.epoch}, {attempt}, becomes {told}")
     producer.epoch += 1
     producer.sequences.clear()
 
