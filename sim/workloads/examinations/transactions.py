@@ -41,6 +41,7 @@ class _Producer:
         self.coordinator: Coordinator = guest.transaction(name)
         self.id = -1
         self.epoch = -1
+        self._timeout_ms = TIMEOUT_MS
         self.sequences: dict[TopicPartition, int] = {}
 
     async def initialize(self, timeout_ms: int = TIMEOUT_MS) -> None:
@@ -48,6 +49,7 @@ class _Producer:
         response = await self.coordinator.ask(ApiKey.INIT_PRODUCER_ID, request)
         self.guest.expect(response.error_code, ErrorCode.NONE, "InitProducerId")
         self.id, self.epoch = response.producer_id, response.producer_epoch
+        self._timeout_ms = timeout_ms
         self.sequences.clear()
 
     async def add(self, partitions: list[TopicPartition]) -> ErrorCode:
@@ -99,6 +101,8 @@ class _Producer:
         response = await self.coordinator.ask(ApiKey.DESCRIBE_TRANSACTIONS, request)
         (found,) = response.transaction_states
         self.guest.expect(found.error_code, ErrorCode.NONE, "DescribeTransactions")
+        told = f"its transactions may take {self._timeout_ms} ms, and {found.transaction_timeout_ms} is described"
+        self.guest.holds(found.transaction_timeout_ms == self._timeout_ms, told)
         return found
 
     async def expect_state(self, state: str) -> None:
