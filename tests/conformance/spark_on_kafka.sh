@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The Spark source's own tests, against Apache Kafka instead of tidelog. Needs $TIDELOG_KAFKA_JARS (kafka_jars.sh) and a JDK.
+# The Spark source's and sink's own tests, against Apache Kafka instead of tidelog. Needs $TIDELOG_KAFKA_JARS (kafka_jars.sh) and a JDK.
 set -eu
 cd "$(dirname "$0")/../.."
+export PATH="$PWD/.venv/bin:$PATH"
 work=$(mktemp -d)
 port=$(python -c 'from tests.ports import free_port; print(free_port())')
 stop() {

@@ -3,7 +3,7 @@
 While things break much may be true at a time, and clients must be patient. When nothing breaks any more, answers are
 exact: a setting is obeyed, an offset is where it is, a group has these members, the next coordinator knows what the one
 before has told. Each examination has topics, groups and transactional ids of its own. A run has one of them, by turns,
-so that twenty seeds that follow one another have all. After that come those of disks: where brokers have two log
+so that as many seeds that follow one another have all. After that come those of disks: where brokers have two log
 directories one of them fails, and where records are flushed before they are acknowledged all brokers lose their power,
 in every other run.
 """

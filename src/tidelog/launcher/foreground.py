@@ -13,13 +13,13 @@ import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import uvloop
 
 from tidelog.ports.system_calls import malloc_trim, signal_at_parents_death
 from tidelog.records import implementation
-from tidelog.storage.ordinary import append_ordinary
 
 if TYPE_CHECKING:
     from tidelog.config.broker_config import BrokerConfig
@@ -32,6 +32,26 @@ T = TypeVar("T")
 FULL_COLLECTION_RARITY: Final = 1000
 """A full garbage collection comes after so many smaller ones, not after 10. It looks at all that lives: with 10,000
 partitions it stops the loop for a third of a second, and finds next to nothing, for hardly anything here is a cycle."""
+COMPILED_MODULES: Final = (
+    "broker.connections._single_requests",
+    "broker.handlers._fetch_bytes",
+    "broker.handlers._fetch_frames",
+    "broker.handlers._heartbeat_frames",
+    "broker.handlers._produce_frames",
+    "broker.handlers._produce_partition",
+    "broker.handlers._produce_several",
+    "ports._system_calls",
+    "records._column_builder",
+    "records._compaction",
+    "records._encoding",
+    "records._integrity",
+    "records._row_builder",
+    "records._sections",
+    "storage._append",
+    "storage._append_followed",
+    "storage._read",
+)
+"""Those that setup.py builds where there is a C compiler, each of which may fail by itself."""
 ORPHAN_S_MAX: Final = 30.0
 """Seconds that a process has to stop cleanly after its parent's end; its next start recovers what it did not finish."""
 
@@ -142,14 +162,14 @@ def log_warnings(config: BrokerConfig) -> None:
 
 
 def log_absent_kernel() -> None:
-    """Says once that plain Python does what the compiled kernel would, and what that costs."""
-    # Not above: a process without a broker has no use for it.
-    from tidelog.broker.handlers import _ordinary
-
+    """Says once that plain Python does what the compiled kernel would, or a part of it, and what that costs."""
     if implementation.ABSENT:
         logger.warning("kernel_absent: reason=%r effect=%r", implementation.ABSENT, implementation.PURE_COST)
-    elif append_ordinary is None or _ordinary.ProduceFrames is None:
-        logger.warning("compiled_append_absent: effect='produce requests cost several times the processor time'")
+        return
+    absent = [name for name in COMPILED_MODULES if find_spec(f"tidelog.{name}") is None]
+    if absent:
+        effect = "requests that they would handle cost several times the processor time"
+        logger.warning("compiled_parts_absent: modules=%s effect=%r", ",".join(absent), effect)
 
 
 def settle_memory() -> None:

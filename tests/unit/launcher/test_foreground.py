@@ -9,12 +9,13 @@ import platform
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tidelog.broker.handlers import _ordinary
+import tidelog
 from tidelog.launcher import foreground
-from tidelog.launcher.foreground import Stop, first_failure, log_absent_kernel, run, run_all
+from tidelog.launcher.foreground import COMPILED_MODULES, Stop, first_failure, log_absent_kernel, run, run_all
 from tidelog.records import implementation
 
 
@@ -131,11 +132,11 @@ def test_an_absent_kernel_is_told_with_its_cost(
 ) -> None:
     """A warning where plain Python does the work, nothing where the kernel does."""
     monkeypatch.setattr(implementation, "ABSENT", "")
-    monkeypatch.setattr(foreground, "append_ordinary", object())
-    monkeypatch.setattr(_ordinary, "ProduceFrames", object())
+    monkeypatch.setattr(foreground, "find_spec", lambda name: object())
     log_absent_kernel()
     assert caplog.messages == []
     monkeypatch.setattr(implementation, "ABSENT", "No module named 'tidelog.records._sections'")
+    monkeypatch.setattr(foreground, "find_spec", lambda name: None)
     log_absent_kernel()
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert caplog.messages[0].startswith(
@@ -144,16 +145,23 @@ def test_an_absent_kernel_is_told_with_its_cost(
     assert "million" in caplog.messages[0]
 
 
-@pytest.mark.parametrize("absent", ["append", "requests"])
+@pytest.mark.parametrize("absent", COMPILED_MODULES)
 def test_what_else_is_not_compiled_is_told(
     absent: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where only one part is missing; without the kernel its warning says it all."""
     monkeypatch.setattr(implementation, "ABSENT", "")
-    monkeypatch.setattr(foreground, "append_ordinary", None if absent == "append" else object())
-    monkeypatch.setattr(_ordinary, "ProduceFrames", None if absent == "requests" else object())
+    monkeypatch.setattr(foreground, "find_spec", lambda name: None if name == f"tidelog.{absent}" else object())
     log_absent_kernel()
-    assert [each.split(":")[0] for each in caplog.messages] == ["compiled_append_absent"]
+    (message,) = caplog.messages
+    assert message.startswith(f"compiled_parts_absent: modules={absent} ")
+
+
+def test_all_that_is_compiled_is_looked_for() -> None:
+    """Each source of compiled code."""
+    package = Path(tidelog.__file__).parent
+    sources = {".".join(path.relative_to(package).with_suffix("").parts) for path in package.rglob("*.pyx")}
+    assert sources == set(COMPILED_MODULES)
 
 
 def resident_kib(code: str) -> list[int]:
