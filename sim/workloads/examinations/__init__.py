@@ -29,6 +29,7 @@ from sim.workloads.examinations.records import batches_are_judged, fetches_keep_
 from sim.workloads.examinations.replication import (
     deletions_are_durable,
     epochs_are_told,
+    flushes_are_obeyed,
     records_pass_dead_followers,
 )
 from sim.workloads.examinations.settings import (
@@ -71,6 +72,7 @@ EXAMINATIONS: Final = (
     deletions_are_durable,
     deletions_go_on,
     orders_are_tried_again,
+    flushes_are_obeyed,
 )
 OF_OUR_CLIENT: Final = (our_producer_tells, our_consumer_obeys, our_members_go_on, our_transactions_are_whole)
 """Those of runs with users of our own client, and of no others."""

@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
+from sim.checks.settings import settings_that_differ
 from sim.workloads.examinations.guest import NotNow
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import LATEST_TIMESTAMP
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
+from tidelog.records.batch import iterate_headers
 from tidelog.storage.checkpoints import decode_offsets
-from tidelog.storage.file_names import LOG_START_CHECKPOINT
+from tidelog.storage.file_names import LOG, LOG_START_CHECKPOINT, segment_file
 
 if TYPE_CHECKING:
     from sim.workloads.examinations.guest import Guest
@@ -132,6 +134,27 @@ async def deletions_are_durable(guest: Guest) -> None:
                 f"all of {partition} before {offset} is deleted, and after a power cut it begins at {begins} on"
                 f" {machine.name}",
             )
+
+
+async def flushes_are_obeyed(guest: Guest) -> None:
+    """A record acknowledged under flush.messages=1, set while replicas follow, is on the disk of each in sync."""
+    if guest.cluster.states is None:
+        return
+    partition = await guest.topic({"flush.messages": "1000000"})
+    await guest.written(partition, guest.batch([b"before"]))
+    await guest.alter(partition.topic, {"flush.messages": "1"})
+
+    async def is_known() -> bool:
+        return not settings_that_differ(guest.cluster, partition.topic)
+
+    await guest.comes(is_known, f"not each broker knows the settings of {partition.topic}")
+    for _ in range(3):
+        end = 1 + await guest.written(partition, guest.batch([b"a record"]))
+        for id in _state(guest, partition).isr:
+            machine = guest.machine(id)
+            log = machine.disk.durable(f"{machine.folder_of(partition)}/{segment_file(0, LOG)}") or b""
+            kept = max((header.next_offset for _, header in iterate_headers(log)), default=0)
+            guest.holds(kept >= end, f"{partition} is acknowledged to {end}, and {machine.name} would keep {kept}")
 
 
 def _state(guest: Guest, partition: TopicPartition) -> PartitionState:
