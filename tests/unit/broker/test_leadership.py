@@ -43,31 +43,31 @@ def test_an_order_is_carried_out_whatever_the_topics_settings_say(broker: Broker
     assert errors(broker.lead("v")) == [0]
 
 
-def test_settings_that_cannot_be_taken_in_hold_up_one_order_only(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
+def test_settings_that_cannot_be_taken_in_hold_up_no_order(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever goes wrong there: the order fails, is given again, and those behind it are carried out."""
-    read: Deferred[dict[str, dict[str, str]]] = Deferred()
-    handler = broker.node.config_handler
-    take_in = handler.settings_changed
+    """Whatever goes wrong as a topic's settings take effect: it is said, and the partitions are led, with them."""
 
-    def fail(resource: ConfigResource, values: dict[str, str]) -> None:
-        if resource.name == "u":
-            raise RuntimeError("it does not work")
-        take_in(resource, values)
+    def fail(topic: str, values: dict[str, str]) -> bool:
+        if topic == "u":
+            raise RuntimeError("nobody foresaw this")
+        return False
 
-    monkeypatch.setattr(handler, "settings_changed", fail)
-    state = messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState(leader=0, isr=[0], replicas=[0])
-    topic = messages.LeaderAndIsrRequest.LeaderAndIsrTopicState(
-        topic_name="u", topic_id=TopicId(topic_id_of("u")), partition_states=[state]
-    )
-    order = messages.LeaderAndIsrRequest(controller_id=0, controller_epoch=1, broker_epoch=7, topic_states=[topic])
-    with monkeypatch.context() as waiting:
-        waiting.setattr(broker.settings, "of_topics", lambda topics: read)
-        answer = broker.send(ApiKey.LEADER_AND_ISR, 7, order)
-    read.complete({})
-    assert broker.decode(ApiKey.LEADER_AND_ISR, 7, answer.result()).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert errors(broker.lead("v")) == [0]
+    monkeypatch.setattr(broker.node.throttles, "topic_changed", fail)
+    broker.settings.topics["u"] = {"retention.ms": "1234"}
+    kind = messages.LeaderAndIsrRequest
+    topics = [
+        kind.LeaderAndIsrTopicState(
+            topic_name=name,
+            topic_id=TopicId(topic_id_of(name)),
+            partition_states=[kind.LeaderAndIsrPartitionState(leader=0, isr=[0], replicas=[0])],
+        )
+        for name in ("u", "v")
+    ]
+    order = kind(controller_epoch=1, broker_epoch=7, topic_states=topics)
+    assert errors(broker.ask(ApiKey.LEADER_AND_ISR, 7, order)) == [0, 0]
+    assert broker.replica("u").log.config.retention_ms == 1234
+    assert "nobody foresaw this" in caplog.text
 
 
 def test_an_epoch_is_entered_at_the_log_end(broker: Broker) -> None:
@@ -358,6 +358,30 @@ def test_the_replica_of_a_deleted_topic_gives_way_to_one_that_a_later_controller
     expected = ErrorCode.INCONSISTENT_TOPIC_ID if 0 in isr else ErrorCode.NONE
     assert errors(broker.ask(ApiKey.LEADER_AND_ISR, 7, request)) == [expected]
     assert (broker.replica("u").topic_id == other) is (0 not in isr)
+
+
+def test_a_namesake_that_cannot_be_ended_holds_up_its_own_partition_only(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others of the same order are led, and it is ended when the order is tried again."""
+    broker.lead("u", 2)
+    stop_following = type(broker.node.fetcher_manager).stop_following
+    faults = [RuntimeError("nobody foresaw this")]
+
+    def fail(manager: Any, topic_partition: TopicPartition) -> None:
+        if topic_partition.partition == 0 and faults:
+            raise faults.pop()
+        stop_following(manager, topic_partition)
+
+    monkeypatch.setattr(type(broker.node.fetcher_manager), "stop_following", fail)
+    broker.settings.topics["u"] = {"retention.ms": "1234"}
+    other = another_topic(broker, "u", [0])
+    assert errors(broker.lead("u", 2, topic_id=other)) == [ErrorCode.UNKNOWN_SERVER_ERROR, 0]
+    broker.shell.advance(1_000)
+    for partition in range(2):
+        assert broker.replica("u", partition).topic_id == other
+        assert broker.replica("u", partition).leader is not None
+        assert broker.replica("u", partition).log.config.retention_ms == 1234
 
 
 def test_invalid_names_never_reach_the_disk(broker: Broker) -> None:

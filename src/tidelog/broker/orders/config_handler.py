@@ -9,6 +9,7 @@ from tidelog.broker.cluster.stored_settings import broker_resources, tell_of_gro
 from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.config.group_config import GroupLimits
 from tidelog.metadata.image import CLUSTER_DEFAULT, ConfigChanged, ConfigResource, ConfigResourceType
+from tidelog.metadata.znodes import config_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -71,9 +72,16 @@ class ConfigHandler:
         self._on_client_metrics_changed = on_client_metrics_changed
 
     def settings_changed(self, resource: ConfigResource, values: Mapping[str, str]) -> None:
-        """Settings of a topic, of this broker or of all brokers were read from the store: they hold from now on."""
-        if self._take_settings(resource, values):
-            self._configure_logs(None if resource.type is not ConfigResourceType.TOPIC else resource.name)
+        """Settings of a topic, of this broker or of all brokers were read from the store: they hold from now on.
+
+        An error that nothing foresaw is logged: it must not keep settings of others, or an order that waits for these,
+        from being carried out.
+        """
+        try:
+            if self._take_settings(resource, values):
+                self._configure_logs(None if resource.type is not ConfigResourceType.TOPIC else resource.name)
+        except Exception:
+            logger.exception("settings not taken in: of=%s", config_path(resource))
 
     def topics_changed(self, new: Iterable[str], gone: Iterable[str]) -> None:
         """The controller has told of topics: settings of a new one come without a notification, and are read."""

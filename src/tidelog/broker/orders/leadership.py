@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidelog.broker.cluster.metadata_cache import broker_ids
@@ -164,11 +164,13 @@ class Leadership:
                 if deletion is not None and deletion.topic_id in (None, order.topic_id):
                     # The replica is wanted again; what it has that its leader has not it will cut.
                     self._postponed.drop_deletion(topic_partition)
-                self._end_namesake(order)
                 orders.append(order)
+        self._end_namesakes(orders, outcomes)
         replicas = self._replicas
         missing = dict.fromkeys(
-            order.topic_partition.topic for order in orders if replicas.get(order.topic_partition) is None
+            order.topic_partition.topic
+            for order in orders
+            if order.topic_partition in outcomes or replicas.get(order.topic_partition) is None
         )
         done: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
 
@@ -195,6 +197,12 @@ class Leadership:
         else:
             with_settings(Deferred.of({}))
         return done
+
+    def _end_namesakes(self, orders: Iterable[Order], outcomes: dict[TopicPartition, ErrorCode]) -> None:
+        for order in orders:
+            refused = self._spare_others(order, functools.partial(self._end_namesake, order))
+            if refused is not None:
+                outcomes[order.topic_partition] = refused
 
     def _end_namesake(self, order: Order) -> None:
         """Ends the replica of a deleted topic whose name another one has, of which a replica is to be made.
@@ -242,7 +250,9 @@ class Leadership:
                 PARTITIONS_PER_TURN,
             )
 
-        self._create_some(deque(orders), outcomes, done, made)
+        self._create_some(
+            deque(order for order in orders if order.topic_partition not in outcomes), outcomes, done, made
+        )
 
     def _unsynced(self) -> set[str]:
         """Folders of logs of which it is not durable that they are there, or that they are gone."""
@@ -268,7 +278,9 @@ class Leadership:
             self._postponed.tried()
 
         done.on_complete(tried)
-        self._carry_out(orders, {}, done)
+        outcomes: dict[TopicPartition, ErrorCode] = {}
+        self._end_namesakes(orders, outcomes)
+        self._carry_out(orders, outcomes, done)
         return done
 
     def _postpone(self, order: Order, error: Exception | str) -> ErrorCode:
