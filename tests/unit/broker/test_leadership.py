@@ -202,6 +202,32 @@ def test_an_error_that_nobody_foresaw_spares_the_others(
     assert broker.produce("u", partition=1).error_code == 0
 
 
+@pytest.mark.parametrize("leader", [0, 1])
+def test_a_leadership_or_followership_that_is_cut_short_is_tried_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, leader: int
+) -> None:
+    """What an election brings about may fail, as the coordinator's code is read from the disk: the order holds, and
+    is not taken for one that was carried out. Until then the replica does not lead."""
+    broker.lead("u")
+    changed: list[TopicPartition] = []
+    faults = [OSError(24, "Too many open files")]
+
+    def tell(topic_partition: TopicPartition) -> None:
+        if faults:
+            raise faults.pop()
+        changed.append(topic_partition)
+
+    monkeypatch.setattr(broker.node.leadership, "_on_leadership_changed", tell)
+    order = {"leader": leader, "leader_epoch": 4, "isr": [0, 1]}
+    assert errors(broker.lead("u", **order)) == [ErrorCode.UNKNOWN_SERVER_ERROR]  # type: ignore[arg-type]
+    assert broker.produce("u").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert errors(broker.lead("u", **order)) == [0]  # type: ignore[arg-type]
+    assert changed == [TopicPartition("u", 0)]
+    assert broker.replica("u").leader_epoch == 4
+    assert (broker.replica("u").leader is not None) is (leader == 0)
+    assert (broker.node.fetcher_manager.get(TopicPartition("u", 0)) is not None) is (leader == 1)
+
+
 def test_a_leadership_that_damaged_records_keep_from_beginning_is_tried_again(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

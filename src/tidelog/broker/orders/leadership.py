@@ -26,7 +26,15 @@ from tidelog.broker.replicas.replica_manager import ReplicaManager
 from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition
+from tidelog.model.identifiers import (
+    NO_LEADER,
+    ZERO_TOPIC_ID,
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+    TopicPartition,
+)
 from tidelog.model.topics import invalid_topic_name_reason
 from tidelog.replication.events import IsrCommitted
 from tidelog.storage.errors import RefusedForNow, StorageError
@@ -417,17 +425,29 @@ class Leadership:
                 replicas.isr_committed(replica, IsrCommitted(isr, partition_epoch, assigned, adding))
             # Without its topic's id a replica cannot be fetched.
             return self._follow(replica, state) if is_named and state.leader != self._broker_id else ErrorCode.NONE
+        before = replica.leader_epoch, replica.partition_epoch
+        try:
+            return self._change_leader(order, replica)
+        except Exception:
+            # Tried again, the order would else be taken for one that was carried out.
+            replicas.resign(replica, NO_LEADER, *before)
+            raise
+
+    def _change_leader(self, order: Order, replica: Replica) -> ErrorCode:
+        """Begins the leadership or followership of a new leader epoch."""
+        topic_partition, _, state, _ = order
+        epoch, partition_epoch = LeaderEpoch(state.leader_epoch), PartitionEpoch(state.partition_epoch)
         if state.leader == self._broker_id:
             logger.info(
                 "leads: partition=%s leader_epoch=%d log_end=%d", topic_partition, epoch, replica.log.log_end_offset
             )
             self._fetcher_manager.stop_following(topic_partition)
             try:
-                replicas.lead(
+                self._replicas.lead(
                     replica,
                     epoch,
                     partition_epoch,
-                    isr,
+                    broker_ids(state.isr),
                     broker_ids(state.replicas),
                     adding=broker_ids(state.adding_replicas),
                 )
@@ -449,7 +469,7 @@ class Leadership:
                 epoch,
                 replica.log.log_end_offset,
             )
-            replicas.resign(replica, leader_id, epoch, partition_epoch)
+            self._replicas.resign(replica, leader_id, epoch, partition_epoch)
             self._on_leadership_changed(topic_partition)
             return self._follow(replica, state)
         return ErrorCode.NONE
