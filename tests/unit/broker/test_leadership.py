@@ -415,6 +415,45 @@ def test_invalid_names_never_reach_the_disk(broker: Broker) -> None:
     assert errors(broker.lead("../escape")) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
+@pytest.mark.parametrize("step", ["brokers changed", "topics deleted", "partitions deleted", "marks"])
+def test_an_error_as_metadata_are_taken_in_keeps_nothing_else_from_being_done(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str
+) -> None:
+    """A topic was deleted and made again. The controller would tell it again, but what is known already changes
+    nothing: the new topic's settings would never be read, and what a group has committed for the old one would stay."""
+    node = broker.node
+    broker.lead("u")
+    read: list[str] = []
+    deleted: list[TopicPartition] = []
+    looked: list[int] = []
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise RuntimeError("nobody foresaw this")
+
+    monkeypatch.setattr(node.config_handler, "topics_changed", lambda new, gone: read.extend(new))
+    monkeypatch.setattr(node, "partitions_deleted", deleted.extend)
+    monkeypatch.setattr(node.recopies, "look", lambda: looked.append(1))
+    match step:
+        case "brokers changed":
+            node.metadata.on_brokers_changed.insert(0, fail)
+        case "topics deleted":
+            node.metadata.on_topics_deleted.insert(0, fail)
+        case "partitions deleted":
+            monkeypatch.setattr(node, "partitions_deleted", fail)
+        case _:
+            monkeypatch.setattr(node.marks, "metadata_changed", fail)
+    heard: list[object] = []
+    node.metadata.on_brokers_changed.append(lambda: heard.append("brokers"))
+    node.metadata.on_topics_deleted.append(heard.append)
+    broker.live = (0, 1)
+    other = another_topic(broker, "u", [0])
+    assert node.metadata.image.topics["u"].topic_id == other
+    assert heard == ["brokers", frozenset([topic_id_of("u")])]
+    assert (read, looked) == (["u"], [1])
+    assert deleted == ([] if step == "partitions deleted" else [TopicPartition("u", 0)])
+    assert "nobody foresaw this" in caplog.text
+
+
 def test_many_logs_are_created_over_several_turns(broker: Broker) -> None:
     """The loop gets its turn between logs, and all are there in the end."""
     turns: list[object] = []

@@ -7,7 +7,8 @@ told.
 
 from __future__ import annotations
 
-from functools import lru_cache
+import logging
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.controller.announcements import FULL_UPDATE, LEADER_DURING_DELETE
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
     from tidelog.broker.deferred import Deferred
     from tidelog.protocol import messages
+
+logger: Final = logging.getLogger(__name__)
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """By their numbers on the wire."""
@@ -87,8 +90,7 @@ class MetadataCache:
         image.apply(ControllerChanged(BrokerId(request.controller_id), ControllerEpoch(request.controller_epoch)))
         if self._update_brokers(request):
             self.layout_changes += 1
-            for tell in self.on_brokers_changed:
-                tell()
+            each_spared(self.on_brokers_changed)
         gone: list[TopicPartition] = []
         replaced: list[TopicPartition] = []
         for topic in request.topic_states:
@@ -215,8 +217,19 @@ class MetadataCache:
     def _tell_of_deleted(self) -> None:
         deleted, self._deleted_ids = frozenset(self._deleted_ids - {ZERO_TOPIC_ID}), set()
         if deleted:
-            for tell in self.on_topics_deleted:
-                tell(deleted)
+            each_spared(partial(tell, deleted) for tell in self.on_topics_deleted)
+
+
+def each_spared(steps: Iterable[Callable[[], object]]) -> None:
+    """Takes each step that follows from an update. An error that nothing foresaw is logged, and spares the other steps.
+
+    The update is taken in already: told again, it would change nothing, and nothing would follow from it.
+    """
+    for step in steps:
+        try:
+            step()
+        except Exception:
+            logger.exception("metadata taken in, but a step that follows from them failed")
 
 
 def _security_protocol(number: int) -> str:

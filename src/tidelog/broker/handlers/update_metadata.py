@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.cluster.metadata_cache import each_spared
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._between_brokers import require_controller
 from tidelog.controller.announcements import FULL_UPDATE
@@ -39,16 +40,21 @@ def handle(
             if topic.topic_name in topics
         }
         deleted = node.metadata.update(request)
-        node.partitions_deleted(deleted)
         gone = dict.fromkeys(partition.topic for partition in deleted if partition.topic not in topics)
         told = [topic.topic_name for topic in request.topic_states if topic.topic_name in topics]
         new = [topic for topic in told if known.get(topic) != topics[topic].topic_id]
         # One of that name may have been there before.
-        node.config_handler.topics_changed(new, [*gone, *(topic for topic in new if topic in known)])
-        if request.type == FULL_UPDATE:
-            node.leadership.put_aside_unassigned()
-        node.marks.metadata_changed(node.metadata.image, is_complete=request.type == FULL_UPDATE)
-        node.recopies.look()
+        former = [*gone, *(topic for topic in new if topic in known)]
+        is_complete = request.type == FULL_UPDATE
+        each_spared(
+            [
+                lambda: node.partitions_deleted(deleted),
+                lambda: node.config_handler.topics_changed(new, former),
+                *([node.leadership.put_aside_unassigned] if is_complete else []),
+                lambda: node.marks.metadata_changed(node.metadata.image, is_complete=is_complete),
+                node.recopies.look,
+            ]
+        )
         return messages.UpdateMetadataResponse()
 
     return update(None) if confirmed is None else confirmed.then(update)
