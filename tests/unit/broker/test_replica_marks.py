@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.broker.several import Brokers, brokers_of, run
@@ -25,7 +27,7 @@ from tidelog.metadata.znodes import PartitionState, encode_state, state_path
 from tidelog.model.identifiers import BrokerId, ControllerEpoch, LeaderEpoch, Offset, TopicPartition
 from tidelog.ports.real import SystemRandom
 from tidelog.store.client import OperationResult
-from tidelog.store.errors import BadVersion
+from tidelog.store.errors import BadVersion, NoAuth
 
 T0 = TopicPartition("t", 0)
 LACKS_ITS_TAIL = ReplicaDamage(Offset(5), LeaderEpoch(0), Offset(9))
@@ -105,6 +107,54 @@ def test_nodes_that_nobody_knows_below_a_mark_go_with_it(tmp_path: Path) -> None
             await strangers()
             told.dropped(T0)
             await told.write(session)
+            assert marks(brokers) == []
+
+    run(check())
+
+
+def test_a_mark_that_the_broker_may_not_read_or_remove_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another principal has made it: the broker would stop, and not start again. It counts as a mark that says
+    nothing."""
+
+    async def check() -> None:
+        async with one_broker(tmp_path) as (brokers, told):
+            session = brokers.sessions[0]
+            denied = {replica_mark_path(1, T0)}
+            real_get, real_delete = session.get, session.delete
+
+            def deny(path: str) -> asyncio.Future[Any]:
+                failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+                failed.set_exception(NoAuth(path))
+                return failed
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(
+                    session,
+                    "get",
+                    lambda path, watch=None: deny(path) if path in denied else real_get(path, watch),
+                )
+                patch.setattr(
+                    session,
+                    "delete",
+                    lambda path, version=-1: deny(path) if path in denied else real_delete(path, version),
+                )
+                told.report(T0, LACKS_ITS_TAIL)
+                for _ in range(2):
+                    await told.write(session)
+                assert marks(brokers) == ["1-t-0"]
+                told.dropped(T0)
+                for _ in range(2):
+                    await told.write(session)
+                assert marks(brokers) == ["1-t-0"]
+                lines = [record.getMessage() for record in caplog.records if "replica mark:" in record.getMessage()]
+                assert [line.partition("reason=")[2].partition(":")[0] for line in lines] == [
+                    "not read",
+                    "not removed, and its replica counts as damaged until it is",
+                ]
+                denied.clear()
+                await told.write(session)
             assert marks(brokers) == []
 
     run(check())

@@ -22,7 +22,7 @@ import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.cluster.lost_logs import lost_logs
-from tidelog.broker.cluster.store_results import below, results
+from tidelog.broker.cluster.store_results import below, contents, refusals, results
 from tidelog.metadata.operations import Create, Delete, Operation, SetData
 from tidelog.metadata.replica_marks import (
     MARKS,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from tidelog.metadata.image import ClusterImage
     from tidelog.storage.log_manager import LogManager
-    from tidelog.store.client import StoreClient
+    from tidelog.store.client import Stat, StoreClient
 
 logger: Final = logging.getLogger(__name__)
 
@@ -92,6 +92,8 @@ class ReplicaMarks:
         """Whether the store does not know yet which logs that look has found missing. A look while a directory is
         offline has found none, and the next start is to look again."""
         self._writing = asyncio.Lock()
+        self._complaints: set[tuple[str, str]] = set()
+        """Nodes that may not be read or removed, with the reason: each is told once."""
         for log in logs.logs():
             if log.damage is not None:
                 self._damaged[log.topic_partition] = ReplicaMark(log.topic_id or ZERO_TOPIC_ID, log.damage)
@@ -267,7 +269,7 @@ class ReplicaMarks:
         # Made anew, not set: the controller watches which marks there are. NoNode where it has removed one meanwhile,
         # which said less than is known now.
         await results([store.multi(_anew(own(each), mark, found[each].version)) for each, mark in changed.items()])
-        await results([store.delete(path) for path in gone], NoNode)
+        await self._remove(store, gone)
         self._written = wanted
         heeded = [each for each in holes if each in found and found[each].is_heeded and each not in changed]
         out_of_sync = await self._out_of_sync(store, heeded)
@@ -277,7 +279,21 @@ class ReplicaMarks:
             self._logs.absent.losses_told()
             self.on_losses_told()
         if names is not None and not wanted and not any(stops.values()):
-            await results([store.delete(MARKS)], NoNode, NotEmpty)
+            await results([store.delete(MARKS)], NoNode, NotEmpty, NoAuth)
+
+    async def _remove(self, store: StoreClient, paths: Sequence[str]) -> None:
+        """Removes nodes that do not hold any more. One that this broker may not remove stays: it keeps a replica that
+        is whole out of the ISR, which is no reason to stop. What is to be told must be written, or the broker stops:
+        the replica could be elected."""
+        for path, refusal in zip(paths, await refusals([store.delete(path) for path in paths], NoNode), strict=True):
+            if isinstance(refusal, NoAuth):
+                self._complain(path, f"not removed, and its replica counts as damaged until it is: {refusal}")
+
+    def _complain(self, path: str, reason: str) -> None:
+        """Logs what is wrong with a node, once."""
+        if (path, reason) not in self._complaints:
+            self._complaints.add((path, reason))
+            logger.error("replica mark: node=%s reason=%s", path, reason)
 
     def _stops(self) -> dict[str, bool]:
         """[path] -> whether it is to be there, of the nodes that tell how this broker stopped last."""
@@ -315,9 +331,9 @@ class ReplicaMarks:
             for broker_id, topic_partition in filter(None, map(parse_mark_name, names))
             if broker_id == self._broker_id and topic_partition is not None
         ]
-        nodes = await results([store.get(replica_mark_path(self._broker_id, each)) for each in own], NoNode)
+        nodes = await self._contents(store, [replica_mark_path(self._broker_id, each) for each in own])
         answered = self._heeded(names)
-        answers = await results([store.get(heeded_path(self._broker_id, each)) for each in answered], NoNode)
+        answers = await self._contents(store, [heeded_path(self._broker_id, each) for each in answered])
         heeded = {each: answer[0] for each, answer in zip(answered, answers, strict=True) if answer is not None}
         return {
             topic_partition: _Found(
@@ -328,6 +344,19 @@ class ReplicaMarks:
             for topic_partition, node in zip(own, nodes, strict=True)
             if node is not None
         }
+
+    async def _contents(self, store: StoreClient, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
+        """Content and stat of each node, None where there is none. What this broker may not read counts as empty: a
+        mark that says nothing."""
+        nodes: list[tuple[bytes | None, Stat] | None] = []
+        for path, node in zip(paths, await contents([store.get(path) for path in paths]), strict=True):
+            if not isinstance(node, NoAuth):
+                nodes.append(node)
+                continue
+            self._complain(path, f"not read: {node}")
+            stat = await store.exists(path)
+            nodes.append(None if stat is None else (None, stat))
+        return nodes
 
     def _adopt(self, found: dict[TopicPartition, ReplicaMark]) -> None:
         """Takes over what earlier lives of this broker have left.

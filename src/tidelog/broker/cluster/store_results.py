@@ -29,6 +29,12 @@ async def contents(
     return [each if isinstance(each, tuple | NoAuth) else None for each in answers]
 
 
+async def refusals(pending: Iterable[Awaitable[T]], *missing: type[StoreError]) -> list[StoreError | None]:
+    """`NoAuth`, and the errors in `missing`, in the order of `pending`; None for what was carried out. StoreError."""
+    answers = await _answers(pending, (NoAuth, *missing))
+    return [each if isinstance(each, StoreError) else None for each in answers]
+
+
 async def _answers(pending: Iterable[Awaitable[T]], expected: tuple[type[StoreError], ...]) -> list[T | StoreError]:
     """What the store answered, errors that are `expected` as well. The first other error, when all are answered."""
     answers: list[T | StoreError] = []
