@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import pytest
 from tests.waiting import eventually
 
-from tidelog.broker.cluster import broker_channel, controller_term
+from tidelog.broker.cluster import broker_channel, controller_term, elections
 from tidelog.broker.cluster.controller_driver import ControllerDriver
 from tidelog.broker.cluster.membership import CHANGE_NOTIFICATION_AGE_MS_MAX, Membership, generate_broker_id
 from tidelog.controller import deletions
@@ -1394,6 +1395,83 @@ def test_a_node_that_the_controller_may_not_read_counts_as_unreadable(
         assert driver.elections.image is not None
         assert 7 not in driver.elections.image.brokers
         await other.close()
+        await driver.close()
+
+    run(scenario)
+
+
+def denying(monkeypatch: pytest.MonkeyPatch, session: Recording, denied: set[str]) -> None:
+    """From now on the session may not read the nodes in `denied`."""
+    get = session.get
+
+    def deny(path: str, watch: Watch | None = None) -> Awaitable[tuple[bytes | None, Stat]]:
+        if path not in denied:
+            return get(path, watch)
+        failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        failed.set_exception(NoAuth(path))
+        return failed
+
+    monkeypatch.setattr(session, "get", deny)
+    monkeypatch.setattr(elections, "DENIED_DELAY_MS", 1)
+
+
+def test_a_broker_that_may_not_read_which_broker_controls_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another principal has made /controller: the broker leads and follows as before, says why once, and finds the
+    controller when it may read the node. Orders of a controller that it does not know are to be repeated until then."""
+
+    async def scenario(harness: Harness) -> None:
+        first, _ = await harness.broker(0)
+        second, session = await harness.broker(1)
+        denied = {znodes.CONTROLLER}
+        denying(monkeypatch, session, denied)
+        second.elections.look()
+        await eventually(lambda: "/controller" in caplog.text)
+        await asyncio.sleep(0)
+        with pytest.raises(KafkaError) as refused:
+            await second.elections.confirm(BrokerId(9), ControllerEpoch(9))
+        assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
+        assert harness.failures == []
+        denied.clear()
+        await first.close()
+        await eventually(lambda: second.elections.is_controller)
+        lines = [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
+        assert [line for line in lines if "/controller" in line] == lines[:1]
+        await second.close()
+
+    run(scenario)
+
+
+def test_a_broker_that_holds_the_office_and_may_not_read_its_epoch_gives_it_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It cannot control the cluster, and as long as it holds /controller no other broker can."""
+
+    async def scenario(harness: Harness) -> None:
+        first, session = await harness.broker(0)
+        second, _ = await harness.broker(1)
+        denying(monkeypatch, session, {znodes.CONTROLLER_EPOCH})
+        first.elections.end_term()
+        first.elections.look()
+        await eventually(lambda: second.elections.is_controller)
+        await eventually(lambda: first.elections.controller_id == 1)
+        assert not first.elections.is_controller
+        await first.close()
+        await second.close()
+
+    run(scenario)
+
+
+def test_a_broker_that_starts_and_may_not_read_which_broker_controls_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could not take an order of any controller: whoever starts it is to know."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, session = await harness.stranger(0)
+        denying(monkeypatch, session, {znodes.CONTROLLER})
+        await driver.open()
+        with pytest.raises(NoAuth, match="/controller"):
+            await driver.register()
         await driver.close()
 
     run(scenario)

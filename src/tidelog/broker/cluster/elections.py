@@ -45,6 +45,7 @@ from tidelog.store.client import SessionState, StoreClient, WatchEvent
 from tidelog.store.errors import (
     BadVersion,
     ConnectionLoss,
+    NoAuth,
     NodeExists,
     NoNode,
     SessionExpired,
@@ -61,6 +62,8 @@ REQUEST_TIMEOUT_MS: Final = 30_000
 CONFIRM_LOOKS: Final = 4
 """How often the store is read before a broker that claims to be a newer controller than it names is refused."""
 CONFIRM_DELAY_MS: Final = 50
+DENIED_DELAY_MS: Final = 1_000
+"""Before nodes of the controller that this broker may not read or write are tried again."""
 CONFIRM_MS_MAX: Final = 20_000
 """How long a store that is away is asked for the controller again and again."""
 
@@ -98,6 +101,9 @@ class Elections:
         self._election_due = False
         self._next_request_id = 0
         self._closed = False
+        self._has_begun = False
+        self._denied = ""
+        """What the store last refused of the controller's nodes, which was said."""
         self.controller_id = NO_LEADER
         """The broker that holds /controller, as far as this one knows."""
 
@@ -123,10 +129,11 @@ class Elections:
     # Beginning and end.
 
     async def begin(self) -> None:
-        """Returns when there is a controller: the broker has registered."""
+        """Returns when there is a controller: the broker has registered. NoAuth where this broker may not find out."""
         self._election_due = True
         self._election = asyncio.get_running_loop().create_task(self._follow())
         await self._election
+        self._has_begun = True
 
     def close(self) -> None:
         """Ends the term, if there is one, and takes part no more."""
@@ -183,9 +190,10 @@ class Elections:
                 await self._store().sync()
                 holder, stored = await controller_as_stored(self._store())
             except StoreError as error:
-                if not isinstance(error, ConnectionLoss | SessionExpired | StoreClosed) and not error.is_the_stores:
+                is_away = isinstance(error, ConnectionLoss | SessionExpired | StoreClosed) or error.is_the_stores
+                if not is_away and not isinstance(error, NoAuth):
                     raise
-                if self._closed or self._clock.monotonic_ms() >= deadline_ms:
+                if not is_away or self._closed or self._clock.monotonic_ms() >= deadline_ms:
                     reason = f"The metadata store cannot be asked who controls the cluster: {error}"
                     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, reason) from error
             else:
@@ -227,6 +235,7 @@ class Elections:
             store = self._store()
             try:
                 await self._settle_controller(store)
+                self._denied = ""
             except ConnectionLoss:
                 # What was written may be there or not: it is read back.
                 self._election_due = True
@@ -237,6 +246,15 @@ class Elections:
                     # The next session is here already, and its turn was asked for meanwhile.
                     continue
                 return
+            except NoAuth as error:
+                if not self._has_begun:
+                    raise
+                # What this broker leads and follows it knows: it goes on with that.
+                if self._denied != str(error):
+                    self._denied = str(error)
+                    logger.error("this broker cannot take part in elections of the controller: reason=%s", error)
+                self._election_due = True
+                await asyncio.sleep(DENIED_DELAY_MS / 1000)
             except StoreError as error:
                 if not isinstance(error, BadVersion | NodeExists | NoNode) and not error.is_the_stores:
                     raise
@@ -277,7 +295,12 @@ class Elections:
             self.end_term()
         elif self._term is None:
             # This session won, but the answer to its multi was lost, or it has resigned meanwhile.
-            claim = await claim_of_holder(store, self._known_controller_epoch())
+            try:
+                claim = await claim_of_holder(store, self._known_controller_epoch())
+            except NoAuth:
+                # While this broker holds the node, no broker controls the cluster.
+                await store.delete(CONTROLLER, stat.version)
+                raise
             # Had another controller come and gone between the reads, the epoch would be that one's, and the fence too.
             _, unchanged = await store.get(CONTROLLER)
             if unchanged.czxid == stat.czxid:
@@ -294,8 +317,12 @@ class Elections:
         self.saw_controller(self._broker_id)
         logger.info("broker %d controls the cluster, epoch %d", self._broker_id, claim.epoch)
         if await store.exists(FEATURE) is None:
-            with contextlib.suppress(NodeExists):
-                await store.create(FEATURE, encode_feature())
+            try:
+                with contextlib.suppress(NodeExists):
+                    await store.create(FEATURE, encode_feature())
+            except NoAuth as error:
+                # It is there for other software. Without a term this broker would hold the office in vain.
+                logger.error("node of the metadata store not made: reason=%s", error)
         if store.state is not SessionState.CONNECTED:
             # It was suspected meanwhile; when the connection is back, this is looked at again.
             return
