@@ -107,7 +107,9 @@ class Deletions:
             self._stop(turn, broker_id, self._to_stop)
 
     def topics_changed(self, turn: ControllerTurn) -> None:
-        """Ends the deletions of topics that another client has removed."""
+        """Ends the deletions of topics that another client has removed, and made again without a mark perhaps."""
+        for topic in [topic for topic in self._to_stop if topic not in turn.state.deleting]:
+            del self._to_stop[topic]
         for topic in [topic for topic in self._to_stop if topic not in turn.state.image.topics]:
             self._finish(turn, topic)
         self._answer(turn)

@@ -200,6 +200,8 @@ class TopicNode:
     """Whether it was changed since it was seen last, and not removed and made anew."""
     version: int = ANY_VERSION
     """Of the node, to write against; any where it is not known."""
+    is_spared: bool = False
+    """Whether it was made anew while its predecessor was being deleted, and the mark of that deletion was removed."""
 
 
 @value

@@ -37,6 +37,7 @@ from tidelog.metadata.znodes import (
     TopicAssignment,
     config_path,
     decode_topic,
+    delete_topic_path,
     encode_config,
     encode_topic,
     topic_path,
@@ -322,9 +323,12 @@ def adopt_topics(turn: ControllerTurn, event: TopicsChanged) -> None:
     topics = turn.state.image.topics
     before = {node.name: set(topics[node.name].partitions) for node in event.nodes if node.name in topics}
     for node in event.nodes:
-        if node.data is None:
+        if node.data is None or node.is_spared:
             turn.state.replay(Delete(topic_path(node.name)))
-        elif _adopt_topic(turn, node, node.data):
+        if node.is_spared:
+            # The deletion was the former topic's, which is gone.
+            turn.state.replay(Delete(delete_topic_path(node.name)))
+        if node.data is not None and _adopt_topic(turn, node, node.data):
             without_id.append(node.name)
     had_states = [
         TopicPartition(topic.name, index)

@@ -1595,6 +1595,49 @@ def test_a_deletion_that_waits_keeps_no_request_that_is_not_awaited_any_more() -
     run(scenario)
 
 
+@pytest.mark.parametrize("is_marked", [True, False], ids=["being deleted", "standing"])
+def test_a_topic_that_a_tool_makes_anew_in_one_moment_is_another(is_marked: bool) -> None:
+    """Its nodes are removed and made again between two reads. The deletion that was under way was the former topic's:
+    it is answered, and the new one stays, with settings of its own."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        await driver.elections.serve(CreateTopics([NewTopic("t", 1, 1, configs=[("retention.ms", "1")])]))
+        before = driver.elections.image.topics["t"].topic_id if driver.elections.image else None
+        tool = await LocalStore.connect(harness.store)
+        asked: asyncio.Future[Any] | None = None
+        if is_marked:
+            harness.held[0, ApiKey.STOP_REPLICA] = asyncio.Event()
+            asked = asyncio.ensure_future(driver.elections.serve(DeleteTopics([TopicReference("t")])))
+            await eventually(lambda: (0, ApiKey.STOP_REPLICA) in harness.kinds())
+        path = znodes.topic_path("t")
+        gone = [znodes.state_path("t", 0), f"{path}/partitions/0", f"{path}/partitions", path, "/config/topics/t"]
+        await tool.multi(
+            [
+                *(Delete(each) for each in [*gone, *(["/admin/delete_topics/t"] if is_marked else [])]),
+                Create("/config/topics/t", znodes.encode_config({"retention.ms": "2"})),
+                Create(path, b'{"version":2,"partitions":{"0":[0]},"topic_id":"AAAAAAAAAAAAAAAAAAAAZw"}'),
+            ]
+        )
+        await eventually(lambda: harness.store.tree.exists(znodes.state_path("t", 0)))
+        if asked is not None:
+            [outcome] = await asked
+            assert (outcome.error, outcome.topic_id) == (ErrorCode.NONE, before)
+            harness.held[0, ApiKey.STOP_REPLICA].set()
+        resource = ConfigResource(ConfigResourceType.TOPIC, "t")
+        change = ConfigChange("retention.bytes", AlterOperation.SET, "3")
+        await driver.elections.serve(AlterConfigs([ChangeConfigs(resource, [change])]))
+        values = znodes.decode_config("", harness.store.tree.get("/config/topics/t")[0])
+        assert values == {"retention.ms": "2", "retention.bytes": "3"}
+        assert driver.elections.image is not None
+        assert driver.elections.image.topics["t"].topic_id != before
+        assert harness.store.tree.exists("/admin/delete_topics/t") is None
+        await tool.close()
+        await driver.close()
+
+    run(scenario)
+
+
 def test_settings_are_replaced_while_it_runs() -> None:
     """num.partitions, for instance."""
 

@@ -260,6 +260,28 @@ def test_a_topic_that_somebody_else_removes_is_gone() -> None:
     assert cluster.loaded(1).state.image.topics == {}
 
 
+def test_a_topic_that_somebody_else_makes_anew_is_not_deleted_with_the_former_one() -> None:
+    """Topic and mark were removed, and the topic made again, between two reads. What brokers still answer to the former
+    deletion, and that one of them comes back, changes nothing."""
+    cluster = cluster_with([0, 1], [1, 0])
+    cluster.live(broker(0), broker(2))
+    delete(cluster, TopicReference("t"))
+    cluster.told()
+    foreign_removal(cluster)
+    node = b'{"version":2,"partitions":{"0":[2]},"topic_id":"AAAAAAAAAAAAAAAAAAAAZw"}'
+    cluster.tree.transact(1, [Delete("/admin/delete_topics/t"), Create("/brokers/topics/t", node)], 0)
+    cluster.run(TopicsChanged([TopicNode("t", node, version=0, is_spared=True)]))
+    [(_, [outcome])] = cluster.last.replies
+    assert (outcome.name, outcome.error) == ("t", ErrorCode.NONE)
+    assert cluster.partition("t").leader == 2
+    cluster.told()
+    stopped(cluster, 0, 0, 1)
+    cluster.live(broker(0), broker(1, 300), broker(2))
+    assert cluster.told() == []
+    assert cluster.sent("StopReplicaRequest") == {}
+    assert cluster.loaded(1).state.image.topics == cluster.controller.image.topics
+
+
 def test_a_mark_of_a_topic_that_somebody_else_removed() -> None:
     """Found by the next controller: the mark and the settings are wiped away."""
     cluster = cluster_with([0, 1])

@@ -271,10 +271,12 @@ class StoreReading:
             gone = set(self._controller().image.topics).difference(names, self._controller().state.deleting)
             changed |= set(names).difference(self._watched_topics) | gone
         if changed:
-            new = sorted(changed.difference(self._controller().image.topics))
+            new = changed.difference(self._controller().image.topics)
+            before = dict(self._watched_topics)
             events += await self._read_topics(sorted(changed))
+            new |= {name for name in changed if before.get(name) != self._watched_topics.get(name) and name in before}
             # A tool that makes a topic writes its settings first, and tells of the topic only.
-            events += await self._read_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in new])
+            events += await self._read_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in sorted(new)])
         if DELETE_TOPICS in stale:
             names = await self._children(DELETE_TOPICS)
             new = [name for name in names if name not in self._controller().state.deleting]
@@ -391,9 +393,15 @@ class StoreReading:
                 if read.data is DENIED and name in self._controller().image.topics:
                     # Put back, it would have changed again, and be put back without end.
                     continue
-                nodes.append(TopicNode(name, read.data, is_same_node, read.version))
+                is_spared = not is_same_node and await self._is_unmarked(name)
+                nodes.append(TopicNode(name, read.data, is_same_node, read.version, is_spared))
             else:
                 self._watched_topics.pop(name, None)
                 if name in self._controller().image.topics:
                     nodes.append(TopicNode(name, None))
         return [TopicsChanged(nodes)] if nodes else []
+
+    async def _is_unmarked(self, topic: str) -> bool:
+        """Whether a topic's deletion is under way whose mark another client has removed."""
+        is_marked = topic in self._controller().state.deleting
+        return is_marked and await self._store.exists(delete_topic_path(topic)) is None
