@@ -218,7 +218,7 @@ EDGE_MUTANTS: Final = (
     ),
     Mutant(
         "stop-replica-epoch-unchecked",
-        "broker.orders.leadership",
+        "broker.orders.replica_stops",
         "        if replica is not None and 0 <= leader_epoch < replica.leader_epoch:\n"
         "            return ErrorCode.FENCED_LEADER_EPOCH\n",
         "",

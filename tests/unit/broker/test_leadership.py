@@ -9,7 +9,7 @@ import pytest
 from tests.unit.broker.harness import Broker, topic_id_of
 
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.orders import leadership
+from tidelog.broker.orders import leadership, replica_stops
 from tidelog.broker.orders.leadership import LOGS_PER_TURN
 from tidelog.broker.peer import CloseConnection, Peer
 from tidelog.controller.announcements import FULL_UPDATE
@@ -469,7 +469,7 @@ def test_many_partitions_are_taken_up_and_stopped_over_several_turns(
 ) -> None:
     """The loop gets its turn between partitions; what is ordered meanwhile waits until all of them have it."""
     monkeypatch.setattr(leadership, "PARTITIONS_PER_TURN", 2)
-    monkeypatch.setattr(leadership, "LOGS_PER_TURN", 3)
+    monkeypatch.setattr(replica_stops, "LOGS_PER_TURN", 3)
     broker.lead("many", 5)
     node, shell = broker.node, broker.shell
     lead, stop = messages.LeaderAndIsrRequest, messages.StopReplicaRequest

@@ -271,12 +271,13 @@ class StoreReading:
             gone = set(self._controller().image.topics).difference(names, self._controller().state.deleting)
             changed |= set(names).difference(self._watched_topics) | gone
         if changed:
-            new = changed.difference(self._controller().image.topics)
+            unread = changed.difference(self._controller().image.topics)
             before = dict(self._watched_topics)
             events += await self._read_topics(sorted(changed))
-            new |= {name for name in changed if before.get(name) != self._watched_topics.get(name) and name in before}
+            unread |= {name for name in changed if before.get(name) not in (None, self._watched_topics.get(name))}
             # A tool that makes a topic writes its settings first, and tells of the topic only.
-            events += await self._read_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in sorted(new)])
+            topics = [ConfigResource(ConfigResourceType.TOPIC, name) for name in sorted(unread)]
+            events += await self._read_configs(topics)
         if DELETE_TOPICS in stale:
             names = await self._children(DELETE_TOPICS)
             new = [name for name in names if name not in self._controller().state.deleting]

@@ -6,6 +6,8 @@ sync a request). For a disk that hangs they wait for seconds at most.
 
     LeaderAndIsr: stale epochs refused -> settings read -> logs created, some in each turn -> synced -> lead or follow
 
+StopReplica is carried out by `replica_stops`, in turn with the others.
+
 What the disk refuses for a lack of descriptors or memory, or does not make durable in time, is tried again later:
 `postponed_orders`.
 """
@@ -15,12 +17,13 @@ from __future__ import annotations
 import functools
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidelog.broker.cluster.metadata_cache import broker_ids
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.orders.postponed_orders import Deletion, Order, PostponedOrders
+from tidelog.broker.orders.postponed_orders import Order, PostponedOrders
+from tidelog.broker.orders.replica_stops import LOGS_PER_TURN, PARTITIONS_PER_TURN, ReplicaStops, one_by_one
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.replica_manager import ReplicaManager
 from tidelog.broker.replicas.topic_settings import log_config
@@ -38,7 +41,6 @@ from tidelog.model.identifiers import (
 from tidelog.model.topics import invalid_topic_name_reason
 from tidelog.replication.events import IsrCommitted
 from tidelog.storage.errors import RefusedForNow, StorageError
-from tidelog.storage.log_directory import directory_of
 from tidelog.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -52,17 +54,11 @@ if TYPE_CHECKING:
     from tidelog.broker.orders.config_handler import ConfigHandler
     from tidelog.protocol import messages
     from tidelog.storage.log import Log
-    from tidelog.storage.log_directory import LogDirectory
     from tidelog.storage.log_manager import LogManager
 
 logger: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-LOGS_PER_TURN: Final = 16
-"""Logs created, or renamed to be deleted, before clients have their turn: some milliseconds."""
-PARTITIONS_PER_TURN: Final = 128
-"""Partitions taken up, or stopped, before clients have their turn: some milliseconds too."""
 
 
 class Leadership:
@@ -101,6 +97,17 @@ class Leadership:
         self._waiting: deque[Callable[[], None]] = deque()
         self._busy = False
         self._postponed = PostponedOrders(environment.shell, lambda: self._in_order(self._try_postponed))
+        self._stops = ReplicaStops(
+            environment,
+            metadata=metadata,
+            logs=logs,
+            replicas=replicas,
+            fetcher_manager=fetcher_manager,
+            marks=marks,
+            disk_scheduler=disk_scheduler,
+            postponed=self._postponed,
+            on_leadership_changed=on_leadership_changed,
+        )
 
     def try_no_more(self) -> None:
         """The node stops: what was refused for now is not tried again."""
@@ -247,7 +254,8 @@ class Leadership:
         def take_up() -> None:
             wanted = deque(order for order in orders if order.topic_partition not in outcomes)
             unsynced = self._unsynced()
-            self._one_by_one(
+            one_by_one(
+                self._shell,
                 wanted,
                 lambda order: (
                     order.topic_partition,
@@ -272,7 +280,7 @@ class Leadership:
     def _try_postponed(self) -> Deferred[dict[TopicPartition, ErrorCode]]:
         """Carries out what was refused for now; the settings of these topics have been read."""
         for deletion in self._postponed.take_deletions(self._environment.broker_epoch):
-            self._delete(deletion)
+            self._stops.delete(deletion)
         orders = self._postponed.take(self._environment.broker_epoch)
         done: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
 
@@ -304,27 +312,6 @@ class Leadership:
             logger.exception("order not carried out: partition=%s", order.topic_partition)
             self._postponed.add(order, error)
             return ErrorCode.UNKNOWN_SERVER_ERROR
-
-    def _one_by_one(
-        self,
-        waiting: deque[T],
-        carry_out: Callable[[T], tuple[TopicPartition, ErrorCode]],
-        outcomes: dict[TopicPartition, ErrorCode],
-        done: Deferred[dict[TopicPartition, ErrorCode]],
-        per_turn: int,
-    ) -> None:
-        """Carries out what waits, `per_turn` of it in each turn; completes `done` with all outcomes, or fails it."""
-        try:
-            for _ in range(min(len(waiting), per_turn)):
-                topic_partition, outcome = carry_out(waiting.popleft())
-                outcomes[topic_partition] = outcome
-        except Exception as error:
-            done.fail(error)
-            return
-        if waiting:
-            self._shell.soon(self._one_by_one, waiting, carry_out, outcomes, done, per_turn)
-        else:
-            done.complete(outcomes)
 
     def _create_some(
         self,
@@ -491,55 +478,7 @@ class Leadership:
     def _stop(self, request: messages.StopReplicaRequest) -> Deferred[dict[TopicPartition, ErrorCode]]:
         self._check_epochs(request.controller_epoch, request.broker_epoch)
         self._metadata.saw_controller(request.controller_id, request.controller_epoch)
-        orders = deque(
-            (TopicPartition(topic.topic_name, state.partition_index), state)
-            for topic in request.topic_states
-            for state in topic.partition_states
-        )
-
-        deleted: dict[TopicPartition, LogDirectory] = {}
-
-        def stop_one(
-            order: tuple[TopicPartition, messages.StopReplicaRequest.StopReplicaPartitionState],
-        ) -> tuple[TopicPartition, ErrorCode]:
-            topic_partition, state = order
-            log = self._logs.get(topic_partition)
-            if state.delete_partition and log is not None:
-                deleted[topic_partition] = directory_of(log)
-            try:
-                outcome = self._stop_one(
-                    topic_partition, state.leader_epoch, request.broker_epoch, delete=state.delete_partition
-                )
-            except Exception:
-                # It must not keep the others from being stopped; the controller asks again for what is to be deleted.
-                logger.exception("replica not stopped: partition=%s", topic_partition)
-                outcome = ErrorCode.UNKNOWN_SERVER_ERROR
-            return topic_partition, outcome
-
-        done: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
-        deletes = any(state.delete_partition for _, state in orders)
-        self._one_by_one(orders, stop_one, {}, done, LOGS_PER_TURN if deletes else PARTITIONS_PER_TURN)
-        return done.and_then(lambda outcomes: self._made_durable(outcomes, deleted)) if deletes else done
-
-    def _made_durable(
-        self, outcomes: dict[TopicPartition, ErrorCode], deleted: Mapping[TopicPartition, LogDirectory]
-    ) -> Deferred[dict[TopicPartition, ErrorCode]]:
-        """The outcomes, once no power cut brings back what was deleted: the controller forgets topics that are gone."""
-        done: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
-
-        def told(_: object) -> None:
-            online = [each for each in self._logs.directories if each.failure is None]
-            unsynced = {gone for each in online for gone in (*each.put_away, *each.dropped_copies)}
-            for topic_partition, outcome in outcomes.items():
-                directory = deleted.get(topic_partition)
-                if outcome is ErrorCode.NONE and directory is not None and directory.failure is not None:
-                    outcomes[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
-                elif outcome is ErrorCode.NONE and topic_partition in unsynced:
-                    outcomes[topic_partition] = ErrorCode.REPLICA_NOT_AVAILABLE
-            done.complete(outcomes)
-
-        self._disk_scheduler.folders_durable(list(deleted.values())).on_complete(told)
-        return done
+        return self._stops.stop(request)
 
     def put_aside_unassigned(self) -> None:
         """Ends the replicas that moved to other brokers while this one was not told, and puts their logs aside.
@@ -550,77 +489,5 @@ class Leadership:
         self._in_order(self._put_aside_unassigned)
 
     def _put_aside_unassigned(self) -> Deferred[None]:
-        self._postponed.drop_unassigned(self._metadata.image, self._broker_id)
-        for log in list(self._logs.logs()):
-            topic = self._metadata.image.topics.get(log.topic_partition.topic)
-            image = None if topic is None else topic.partitions.get(log.topic_partition.partition)
-            if topic is None or image is None or self._broker_id in image.replicas:
-                continue
-            if self._postponed.deletion(log.topic_partition) is not None:
-                continue
-            if log.topic_id not in (None, topic.topic_id):
-                continue  # Of one without an id the disk failed as the log was made; it is put aside like the others.
-            logger.warning(
-                "log put aside, its partition has moved: partition=%s replicas=%s directory=%s",
-                log.topic_partition,
-                list(image.replicas),
-                log.directory,
-            )
-            if self._replicas.get(log.topic_partition) is not None:
-                self._fetcher_manager.stop_following(log.topic_partition)
-                self._replicas.remove(log.topic_partition)
-                self._on_leadership_changed(log.topic_partition)
-            try:
-                self._logs.mark_stray(log.topic_partition)
-                self._marks.dropped(log.topic_partition)
-            except KafkaError as error:
-                logger.error("log not put aside: partition=%s error=%s", log.topic_partition, error)
-        self._disk_scheduler.wake()
+        self._stops.put_aside_unassigned()
         return Deferred.of(None)
-
-    def _stop_one(
-        self, topic_partition: TopicPartition, leader_epoch: int, broker_epoch: int, *, delete: bool
-    ) -> ErrorCode:
-        replicas = self._replicas
-        replica = replicas.get(topic_partition)
-        # -2 stands for a topic that is being deleted, -1 for a sender that knows no epoch: both are always current.
-        if replica is not None and 0 <= leader_epoch < replica.leader_epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        postponed = self._postponed.get(topic_partition)
-        if postponed is not None and 0 <= leader_epoch < postponed.state.leader_epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        self._postponed.drop(topic_partition)
-        if replica is not None:
-            self._fetcher_manager.stop_following(topic_partition)
-            if not delete:
-                replicas.resign(replica, BrokerId(-1), replica.leader_epoch, replica.partition_epoch)
-            else:
-                replicas.remove(topic_partition)
-            self._on_leadership_changed(topic_partition)
-        if not delete:
-            return ErrorCode.NONE
-        log = self._logs.get(topic_partition)
-        return self._delete(Deletion(topic_partition, None if log is None else log.topic_id, broker_epoch))
-
-    def _delete(self, deletion: Deletion) -> ErrorCode:
-        """Deletes the log that the order names, if it is here; now or, where the disk refuses it for now, later."""
-        topic_partition = deletion.topic_partition
-        try:
-            if self._logs.delete(topic_partition):
-                self._marks.dropped(topic_partition)
-                self._disk_scheduler.wake()
-            elif self._logs.absent.may_be_offline(topic_partition):
-                logger.error("log not deleted: partition=%s error=its log directory may be offline", topic_partition)
-                return ErrorCode.KAFKA_STORAGE_ERROR
-        except RefusedForNow as error:
-            self._postponed.add_deletion(deletion, error)
-            return ErrorCode.REPLICA_NOT_AVAILABLE
-        except KafkaError as error:
-            logger.error("log not deleted: partition=%s error=%s", topic_partition, error)
-            return error.code
-        except Exception as error:
-            logger.exception("log not deleted: partition=%s", topic_partition)
-            self._postponed.add_deletion(deletion, error)
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-        self._postponed.drop_deletion(topic_partition)
-        return ErrorCode.NONE
