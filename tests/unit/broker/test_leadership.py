@@ -624,6 +624,24 @@ def test_a_replica_that_moved_while_nobody_told_is_put_aside(broker: Broker) -> 
     assert broker.replica("t").log.log_end_offset == 0
 
 
+def test_a_replica_that_cannot_be_put_aside_spares_the_others(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What nobody foresaw goes wrong with the first one: it is said, and the others are put aside."""
+    broker.lead("t", 2, leader_epoch=1)
+    remove = broker.node.replicas.remove
+
+    def fail(topic_partition: TopicPartition) -> Any:
+        if topic_partition.partition == 0:
+            raise RuntimeError("nobody foresaw this")
+        return remove(topic_partition)
+
+    monkeypatch.setattr(broker.node.replicas, "remove", fail)
+    all_there_is(broker, [[1, 2], [1, 2]])
+    assert broker.node.logs.get(TopicPartition("t", 1)) is None
+    assert "nobody foresaw this" in caplog.text
+
+
 def test_a_folder_whose_topic_was_never_written_down_is_put_aside_too(broker: Broker) -> None:
     """The disk failed as the folder was made, and the partition went elsewhere before the broker was back."""
     broker.lead("t", 4, topic_id=bytes(16), leader_epoch=1)

@@ -142,16 +142,21 @@ class ReplicaStops:
                 list(image.replicas),
                 log.directory,
             )
-            if self._replicas.get(log.topic_partition) is not None:
-                self._fetcher_manager.stop_following(log.topic_partition)
-                self._replicas.remove(log.topic_partition)
-                self._on_leadership_changed(log.topic_partition)
             try:
-                self._logs.mark_stray(log.topic_partition)
-                self._marks.dropped(log.topic_partition)
+                self._put_aside(log.topic_partition)
             except KafkaError as error:
                 logger.error("log not put aside: partition=%s error=%s", log.topic_partition, error)
+            except Exception:
+                logger.exception("log not put aside: partition=%s", log.topic_partition)
         self._disk_scheduler.wake()
+
+    def _put_aside(self, topic_partition: TopicPartition) -> None:
+        if self._replicas.get(topic_partition) is not None:
+            self._fetcher_manager.stop_following(topic_partition)
+            self._replicas.remove(topic_partition)
+            self._on_leadership_changed(topic_partition)
+        self._logs.mark_stray(topic_partition)
+        self._marks.dropped(topic_partition)
 
     def _stop_one(
         self, topic_partition: TopicPartition, leader_epoch: int, broker_epoch: int, *, delete: bool
