@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.broker.harness import Broker, topic_id_of
+from tests.unit.broker.harness import Broker, topic_id_of, whole
 
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.orders import leadership, replica_stops
@@ -226,6 +226,25 @@ def test_a_leadership_or_followership_that_is_cut_short_is_tried_again(
     assert broker.replica("u").leader_epoch == 4
     assert (broker.replica("u").leader is not None) is (leader == 0)
     assert (broker.node.fetcher_manager.get(TopicPartition("u", 0)) is not None) is (leader == 1)
+
+
+def test_an_append_that_waits_is_refused_whatever_goes_wrong_as_leadership_ends(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Left waiting, it would be acknowledged by a later leadership of this broker, when its records may be others."""
+    broker.tell_brokers(live=[0, 1])
+    broker.lead("u", isr=[0, 1])
+    waiting = broker.produce("u", [b"lost"], acks=-1)
+    assert not waiting.done
+
+    def fail(key: object) -> None:
+        raise RuntimeError("nobody foresaw this")
+
+    monkeypatch.setattr(broker.node.replicas._purgatory, "check", fail)
+    broker.lead("u", leader=1, leader_epoch=1, isr=[1], replicas=[0, 1])
+    assert waiting.done
+    answer = broker.decode(ApiKey.PRODUCE, 9, whole(waiting.result()))
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_a_leadership_that_damaged_records_keep_from_beginning_is_tried_again(

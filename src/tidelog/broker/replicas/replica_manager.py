@@ -239,9 +239,11 @@ class ReplicaManager:
 
     def disturbed(self, replica: Replica) -> None:
         """Its leadership, its directory or its settings have changed: requests that wait for it look again."""
-        self._purgatory.check(replica)
+        # Appends first, whatever goes wrong with the others: of one that still waits when this broker leads again, the
+        # records may be cut by then.
         if replica.delayed_appends is not None:
             replica.delayed_appends.try_complete_all()
+        self._purgatory.check(replica)
         for watcher in replica.watchers:
             watcher.mark(urgent=True)
 
