@@ -322,8 +322,8 @@ ANSWER_MUTANTS: Final = (
     Mutant(
         "folder-not-durable",
         "broker.orders.leadership",
-        "            self._disk_scheduler.folders_durable().on_complete(lambda _: take_up())\n",
-        "            take_up()\n",
+        "                durable = self._disk_scheduler.folders_durable()\n",
+        "                durable = Deferred.of(None)\n",
         "a new partition takes records before its folder is on the device",
         (
             Edit(

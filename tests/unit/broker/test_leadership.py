@@ -1,5 +1,6 @@
 """LeaderAndIsr, StopReplica, UpdateMetadata: the controller's orders, and which are refused."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -245,6 +246,40 @@ def test_an_append_that_waits_is_refused_whatever_goes_wrong_as_leadership_ends(
     assert waiting.done
     answer = broker.decode(ApiKey.PRODUCE, 9, whole(waiting.result()))
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("step", ["begun", "ended"])
+def test_an_error_as_folders_are_made_durable_holds_up_no_other_order(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Orders are carried out one after the other: one that was never answered would be the last."""
+    scheduler = broker.node.disk_scheduler
+    durable: Deferred[None] = Deferred()
+
+    def fail(*directories: Any) -> Deferred[None]:
+        if step == "begun":
+            raise RuntimeError("nobody foresaw this")
+        return durable
+
+    state = messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState
+    states = [state(partition_index=index, leader=0, isr=[0], replicas=[0], is_new=True) for index in range(2)]
+    topic = messages.LeaderAndIsrRequest.LeaderAndIsrTopicState(
+        topic_name="u", topic_id=TopicId(topic_id_of("u")), partition_states=states
+    )
+    order = messages.LeaderAndIsrRequest(controller_epoch=1, broker_epoch=7, topic_states=[topic])
+    with monkeypatch.context() as patch:
+        patch.setattr(leadership, "LOGS_PER_TURN", 1)
+        patch.setattr(scheduler, "folders_durable", fail)
+        answer = broker.send(ApiKey.LEADER_AND_ISR, 7, order)
+        with contextlib.suppress(RuntimeError):
+            broker.shell.run_turns()
+        if step == "ended":
+            patch.setattr(broker.node.logs, "directories", None)
+            with contextlib.suppress(TypeError):
+                durable.complete(None)
+    assert answer.done
+    assert broker.decode(ApiKey.LEADER_AND_ISR, 7, answer.result()).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert errors(broker.lead("v")) == [0]
 
 
 def test_a_leadership_that_damaged_records_keep_from_beginning_is_tried_again(

@@ -248,12 +248,21 @@ class Leadership:
         """Creates what is missing, then leads or follows; completes `done` with `outcomes`, these orders' added."""
 
         def made() -> None:
-            # A sync that fails takes its directory offline, which `_take_up` sees, or is to be done again.
-            self._disk_scheduler.folders_durable().on_complete(lambda _: take_up())
+            try:
+                durable = self._disk_scheduler.folders_durable()
+            except Exception as error:
+                done.fail(error)
+            else:
+                # A sync that fails takes its directory offline, which `_take_up` sees, or is to be done again.
+                durable.then(lambda _: self._unsynced()).on_complete(take_up)
 
-        def take_up() -> None:
+        def take_up(settled: Deferred[set[str]]) -> None:
+            try:
+                unsynced = settled.result()
+            except Exception as error:
+                done.fail(error)
+                return
             wanted = deque(order for order in orders if order.topic_partition not in outcomes)
-            unsynced = self._unsynced()
             one_by_one(
                 self._shell,
                 wanted,

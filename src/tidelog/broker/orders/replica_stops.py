@@ -108,9 +108,8 @@ class ReplicaStops:
         self, outcomes: dict[TopicPartition, ErrorCode], deleted: Mapping[TopicPartition, LogDirectory]
     ) -> Deferred[dict[TopicPartition, ErrorCode]]:
         """The outcomes, once no power cut brings back what was deleted: the controller forgets topics that are gone."""
-        done: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
 
-        def told(_: object) -> None:
+        def told(_: object) -> dict[TopicPartition, ErrorCode]:
             online = [each for each in self._logs.directories if each.failure is None]
             unsynced = {gone for each in online for gone in (*each.put_away, *each.dropped_copies)}
             for topic_partition, outcome in outcomes.items():
@@ -119,10 +118,9 @@ class ReplicaStops:
                     outcomes[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
                 elif outcome is ErrorCode.NONE and topic_partition in unsynced:
                     outcomes[topic_partition] = ErrorCode.REPLICA_NOT_AVAILABLE
-            done.complete(outcomes)
+            return outcomes
 
-        self._disk_scheduler.folders_durable(list(deleted.values())).on_complete(told)
-        return done
+        return self._disk_scheduler.folders_durable(list(deleted.values())).then(told)
 
     def put_aside_unassigned(self) -> None:
         """As `Leadership.put_aside_unassigned`."""
