@@ -274,7 +274,8 @@ class StoreReading:
             unread = changed.difference(self._controller().image.topics)
             before = dict(self._watched_topics)
             events += await self._read_topics(sorted(changed))
-            unread |= {name for name in changed if before.get(name) not in (None, self._watched_topics.get(name))}
+            now = self._watched_topics
+            unread |= {name for name in changed & now.keys() if before.get(name) not in (None, now[name])}
             # A tool that makes a topic writes its settings first, and tells of the topic only.
             topics = [ConfigResource(ConfigResourceType.TOPIC, name) for name in sorted(unread)]
             events += await self._read_configs(topics)
