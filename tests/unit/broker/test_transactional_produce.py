@@ -260,6 +260,31 @@ def test_a_marker_between_question_and_answer_wins(transactional: Broker) -> Non
     assert transactional.replica("t").log.producers.first_undecided_offset is None
 
 
+def test_an_error_of_one_batch_in_line_leaves_no_other_without_an_answer(
+    transactional: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody foresaw it: batches of the line and of other partitions that were asked for in the same request are
+    answered, and the coordinator is asked again for the next ones."""
+    append = transactional.node.replicas.append
+    faults = [RuntimeError("nobody foresaw this")]
+
+    def fail(*arguments: Any, **options: Any) -> Any:
+        if faults:
+            raise faults.pop()
+        return append(*arguments, **options)
+
+    first, behind, other = send(transactional, 0), send(transactional, 1), send(transactional, 0, partition=1)
+    third = send(transactional, 0, transactional_id="another")
+    monkeypatch.setattr(transactional.node.replicas, "append", fail)
+    say(transactional, questions(transactional)[0])
+    assert len(questions(transactional)) == 2, "The coordinator is not asked any more."
+    say(transactional, questions(transactional)[1])
+    assert [answer.done for answer in (first, behind, other, third)] == [True, True, True, True]
+    assert result(transactional, first)[0] is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert result(transactional, behind)[0] is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert result(transactional, other)[0] is ErrorCode.NONE
+
+
 def test_a_leader_that_has_moved_refuses(transactional: Broker) -> None:
     """The answer comes when another one leads."""
     answer = send(transactional)

@@ -10,6 +10,7 @@ in line, since sequence numbers must not get out of order. If the word is no, al
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.replica_manager import ReplicaManager
     from tidelog.ports.disk import Bytes
     from tidelog.storage.log import AppendInfo
+
+logger: Final = logging.getLogger(__name__)
 
 _PRODUCER: Final = struct.Struct(">qhi")
 """Producer id, epoch, first sequence."""
@@ -264,6 +267,10 @@ class TransactionalAppends:
                 now_ms = self._clock.monotonic_ms()
                 replicas.note_refusal(replica.topic_partition, waiting.data, refused.code, now_ms)
                 waiting.outcome.fail(refused)
+            except Exception:
+                # A fault of this broker, with one batch: the others are still to be answered.
+                logger.exception("transactional append failed: partition=%s", replica.topic_partition)
+                waiting.outcome.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
             else:
                 waiting.outcome.complete(info)
         if error in _NO_PRODUCER and not any(
