@@ -173,5 +173,5 @@ def decode_replica_mark(data: bytes | None) -> ReplicaMark:
                 bool(content.get("has_hole", False)),
             ),
         )
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         return ReplicaMark(ZERO_TOPIC_ID, UNKNOWN_DAMAGE)

@@ -353,13 +353,17 @@ def test_marks_of_another_topic_of_that_name_say_nothing() -> None:
     assert cluster.state == (0, (0, 1))
 
 
-def test_a_mark_that_cannot_be_read_is_one() -> None:
+@pytest.mark.parametrize("content", [b"\xff{", b"[" * 100_000], ids=["garbage", "deep"])
+def test_a_mark_that_cannot_be_read_is_one(content: bytes) -> None:
     """Better an election too few."""
     cluster = Marked([0, 1])
-    cluster.tree.transact(SESSION, [Create(replica_mark_path(0, T0), b"\xff{")], 0)
+    cluster.tree.transact(SESSION, [Create(replica_mark_path(0, T0), content)], 0)
     cluster.tell()
     assert cluster.state == (1, (1,))
-    assert decode_replica_mark(b"\xff{").topic_id == ZERO_TOPIC_ID
+    assert decode_replica_mark(content).topic_id == ZERO_TOPIC_ID
+
+
+def test_names_of_marks() -> None:
     assert parse_mark_name("12-a.b-c-3") == (12, TopicPartition("a.b-c", 3))
     assert [parse_mark_name(name) for name in ("", "-", "1-", "1-t", "1-t-", "a-t-0", "1--0")] == [None] * 7
 
