@@ -19,7 +19,7 @@ from tidelog.controller.requests import DeletedTopic, DeleteTopics, MutationQuot
 from tidelog.controller.result import Fence
 from tidelog.controller.state import NodeRead
 from tidelog.controller.turn import ControllerTurn
-from tidelog.metadata.image import ConfigResource, ConfigResourceType
+from tidelog.metadata.image import ClusterImage, ConfigResource, ConfigResourceType
 from tidelog.metadata.operations import UNKNOWN_ZXID, Create, Delete
 from tidelog.metadata.znodes import (
     config_path,
@@ -62,9 +62,18 @@ class Deletions:
         times = Counter(request.topics)
         twice = _given_both_ways(turn, request.topics)
         outcomes = [
-            self._check(turn, reference, times[reference], request.quota, twice) for reference in request.topics
+            self._gone_since(turn, request.meant.get(reference))
+            or self._check(turn, reference, times[reference], request.quota, twice)
+            for reference in request.topics
         ]
-        doomed = [outcome.name for outcome in outcomes if outcome.error is ErrorCode.NONE and outcome.name is not None]
+        topics = turn.state.image.topics
+        doomed = [
+            outcome.name
+            for outcome in outcomes
+            if outcome.error is ErrorCode.NONE
+            and outcome.name in topics
+            and topics[outcome.name].topic_id == outcome.topic_id
+        ]
         for name in doomed:
             if name not in turn.state.deleting:
                 turn.write(Create(delete_topic_path(name)), Fence.NONE)
@@ -136,6 +145,11 @@ class Deletions:
             for replicas in self._to_stop.values():
                 for topic_partition in sorted(replicas.get(broker_id, ())):
                     turn.tell.stop(broker_id, topic_partition, delete=True)
+
+    def _gone_since(self, turn: ControllerTurn, meant: DeletedTopic | None) -> DeletedTopic | None:
+        """A topic that the request named when it was handled before, and that has been deleted since."""
+        known = None if meant is None or meant.name is None else turn.state.image.topics.get(meant.name)
+        return None if meant is None or (known is not None and known.topic_id == meant.topic_id) else meant
 
     def _check(
         self,
@@ -252,3 +266,16 @@ def _given_both_ways(turn: ControllerTurn, references: Iterable[TopicReference])
     given = [each for each in references if each.name is None or each.topic_id == ZERO_TOPIC_ID]
     by_id = {turn.state.image.topic_names.get(each.topic_id) for each in given if each.name is None}
     return {each.name for each in given if each.name is not None and each.name in by_id}
+
+
+def topics_meant(image: ClusterImage, references: Iterable[TopicReference]) -> dict[TopicReference, DeletedTopic]:
+    """The topics that a request names, as long as it has not been handled; those without an id are left out."""
+    found = {
+        each: image.topic_by_id(each.topic_id) if each.name is None else image.topics.get(each.name)
+        for each in references
+    }
+    return {
+        each: DeletedTopic(topic.name, topic.topic_id)
+        for each, topic in found.items()
+        if topic is not None and topic.topic_id != ZERO_TOPIC_ID
+    }

@@ -112,6 +112,8 @@ class DeleteTopics(Request[Sequence[DeletedTopic]]):
     topics: Sequence[TopicReference]
     quota: MutationQuota | None = field(default=None, compare=False)
     """Counts each topic's partitions; None: they are not limited."""
+    meant: Mapping[TopicReference, DeletedTopic] = field(default_factory=dict, compare=False)
+    """Of a request that is handled anew: the topics that it named before. Another one may have the name by now."""
 
 
 @value

@@ -1638,6 +1638,48 @@ def test_a_topic_that_a_tool_makes_anew_in_one_moment_is_another(is_marked: bool
     run(scenario)
 
 
+@pytest.mark.parametrize("is_by_id", [False, True], ids=["by name", "by id"])
+def test_a_deletion_that_is_handled_anew_spares_the_next_topic_of_that_name(
+    monkeypatch: pytest.MonkeyPatch, is_by_id: bool
+) -> None:
+    """A write failed, and all was loaded anew, while one client waited for a deletion and another one for the name: the
+    deletion ended, the topic was made, and then came the first client's request once more."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, session = await harness.broker(0)
+        [former] = await driver.elections.serve(CreateTopics([NewTopic("t", 1, 1)]))
+        await driver.elections.serve(CreateTopics([NewTopic("api", 1, 1)]))
+        stopping = harness.held[0, ApiKey.STOP_REPLICA] = asyncio.Event()
+        reference = TopicReference(None, former.topic_id) if is_by_id else TopicReference("t")
+        deletion = driver.elections.serve(DeleteTopics([reference]))
+        await eventually(lambda: (0, ApiKey.STOP_REPLICA) in harness.kinds())
+        multi, creations = session.multi, list[asyncio.Future[Any]]()
+
+        async def refuse() -> Sequence[OperationResult]:
+            stopping.set()
+            await eventually(lambda: driver.elections.controller_queue == 1)
+            creations.append(driver.elections.serve(CreateTopics([NewTopic("t", 1, 1)])))
+            raise BadVersion("/config/topics/api")
+
+        def refuse_once(operations: Sequence[Operation]) -> Awaitable[Sequence[OperationResult]]:
+            return multi(operations) if creations else asyncio.ensure_future(refuse())
+
+        monkeypatch.setattr(session, "multi", refuse_once)
+        change = ConfigChange("flush.messages", AlterOperation.SET, "7")
+        await driver.elections.serve(AlterConfigs([ChangeConfigs(T, [change])]))
+        [creation] = creations
+        [made] = await creation
+        [deleted] = await deletion
+        assert (made.error, deleted.error) == (ErrorCode.NONE, ErrorCode.NONE)
+        assert (deleted.name, deleted.topic_id) == ("t", former.topic_id)
+        assert driver.elections.image is not None
+        assert driver.elections.image.topics["t"].topic_id == made.topic_id
+        assert harness.store.tree.exists("/admin/delete_topics/t") is None
+        await driver.close()
+
+    run(scenario)
+
+
 def test_settings_are_replaced_while_it_runs() -> None:
     """num.partitions, for instance."""
 

@@ -23,7 +23,7 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tidelog.broker.cluster.broker_channel import Channel, SendRequest
@@ -31,8 +31,9 @@ from tidelog.broker.cluster.commit import Commit
 from tidelog.broker.cluster.controller_reading import StoreReading
 from tidelog.broker.cluster.store_results import below
 from tidelog.controller.controller import Controller
+from tidelog.controller.deletions import topics_meant
 from tidelog.controller.events import Elected, Event, ReplicasStopped, Submitted
-from tidelog.controller.requests import AllocateProducerIds, AlterPartition, ControlledShutdown, Request
+from tidelog.controller.requests import AllocateProducerIds, AlterPartition, ControlledShutdown, DeleteTopics, Request
 from tidelog.controller.result import Fence, Result, Timer, Write
 from tidelog.controller.state import Record
 from tidelog.metadata.image import ConfigResource
@@ -312,9 +313,15 @@ class Term:
                 # The broker has been gone since, and may have other logs and directories now.
                 return
             event = event.event
-        if isinstance(event, Submitted) and event.request_id not in self._pending:
-            # The request is not awaited any more: it timed out in the queue, and its sender was told so.
-            return
+        if isinstance(event, Submitted):
+            pending = self._pending.get(event.request_id)
+            if pending is None:
+                # The request is not awaited any more: it timed out in the queue, and its sender was told so.
+                return
+            if isinstance(pending.request, DeleteTopics) and not pending.request.meant:
+                # If it is handled anew, these topics may be gone, and others have their names.
+                meant = topics_meant(self.controller.image, pending.request.topics)
+                pending.request = replace(pending.request, meant=meant)
         await self._carry_out(self.controller.handle(self._now_ms(), event))
 
     async def _start_over(self, error: StoreError | None = None) -> None:
