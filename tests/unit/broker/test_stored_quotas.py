@@ -193,6 +193,30 @@ def test_quotas_that_may_not_be_read_stay_as_they_were(
     run(check)
 
 
+def test_an_error_that_nobody_foresaw_does_not_end_the_following(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said, all is read again, and later changes are known as well. So with ACLs: one that was taken back would
+    hold on."""
+
+    async def check(world: World) -> None:
+        follower = world.stored[1]
+        real, faults = follower.read_changed, [RuntimeError("nobody foresaw this")]
+
+        async def fail(*arguments: Any) -> bool:
+            if faults:
+                raise faults.pop()
+            return await real(*arguments)
+
+        monkeypatch.setattr(follower, "read_changed", fail)
+        await world.set({USER: "u"}, producer_byte_rate=1)
+        await world.set({USER: "u"}, producer_byte_rate=2)
+        assert not faults
+
+    run(check)
+    assert "nobody foresaw this" in caplog.text
+
+
 def test_nothing_is_written_where_nothing_changes() -> None:
     async def check(world: World) -> None:
         await world.set({USER: "u"}, producer_byte_rate=1)

@@ -150,6 +150,11 @@ class StoreFollower:
                 logger.warning("changes not read: of=%s reason=%s", self._name, error)
                 self._session = None
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)
+            except Exception:
+                # Without this task no change would be heard of any more, not even that a right was taken back.
+                logger.exception("changes not read: of=%s", self._name)
+                self._session = None
+                await asyncio.sleep(RETRY_DELAY_MS / 1000)
 
     def _tell(self, waiting: Sequence[asyncio.Future[None]]) -> None:
         for known in waiting:
