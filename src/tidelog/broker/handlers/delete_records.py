@@ -1,4 +1,4 @@
-"""DeleteRecords: moves the first offset of partitions up, once that is written down; what lies before is gone for every reader then.
+"""DeleteRecords: moves the first offset of partitions up, durably; what lies before is gone for every reader then.
 
 Versions 0-2. Offset -1 means the high watermark. The bytes go when whole segments lie before the new start.
 
