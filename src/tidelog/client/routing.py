@@ -177,8 +177,11 @@ class Routing:
 
     # One answer, from any broker or a certain one
 
-    def ask_any(self, message: Any, deadline: Deadline) -> Operation[Any]:
-        """The answer of whichever broker gives one; ConnectionFailed or RequestTimedOut when none does."""
+    def ask_any(self, message: Any, deadline: Deadline, *, lost: list[ClientError] | None = None) -> Operation[Any]:
+        """The answer of whichever broker gives one; ConnectionFailed or RequestTimedOut when none does.
+
+        `lost` gets why each earlier request had no answer: it may have been carried out.
+        """
         attempt = 0
         while True:
             failures: list[ClientError] = []
@@ -190,6 +193,8 @@ class Routing:
                     self._answered_last = address
                     return outcome
                 failures.append(outcome)
+                if lost is not None:
+                    lost.append(outcome)
             attempt += 1
             if self.fail_fast or not (yield from self.pause(attempt, deadline)):
                 raise _none_answers(failures)
@@ -214,11 +219,17 @@ class Routing:
         return True
 
     def ask_controller(
-        self, message: Any, deadline: Deadline, errors_of: Callable[[Any], Iterable[int]]
+        self,
+        message: Any,
+        deadline: Deadline,
+        errors_of: Callable[[Any], Iterable[int]],
+        *,
+        lost: list[ClientError] | None = None,
     ) -> Operation[Any]:
         """The controller's answer; `errors_of` gives a response's error codes, so that a deposed one is recognized.
 
-        A KRaft cluster names some broker as its controller and forwards; with ZooKeeper it is the real one.
+        A KRaft cluster names some broker as its controller and forwards; with ZooKeeper it is the real one. `lost` is
+        that of `ask_any`.
         """
         attempt = 0
         while True:
@@ -226,7 +237,7 @@ class Routing:
                 yield from self.refresh((), deadline)
             controller = self.brokers.get(self.controller_id)
             if controller is None:
-                outcome = yield from self.ask_any(message, deadline)
+                outcome = yield from self.ask_any(message, deadline, lost=lost)
             else:
                 outcome = yield from self.ask(controller.address, message, deadline)
             attempt += 1
@@ -236,6 +247,8 @@ class Routing:
                 failure: Exception = KafkaError(ErrorCode.NOT_CONTROLLER, "the controller is moving; try again")
             elif isinstance(outcome, ConnectionFailed):
                 failure = outcome
+                if lost is not None:
+                    lost.append(outcome)
             else:
                 raise outcome
             self.controller_id = -1
@@ -247,7 +260,8 @@ class Routing:
     def refresh(
         self, topics: Collection[str] | None, deadline: Deadline, *, create: bool = False
     ) -> Operation[dict[str, ErrorCode]]:
-        """Asks for the brokers and for `topics` (None: all); returns the error of each topic that has one.
+        """Asks for the brokers and for `topics` (None: all); returns the error of each topic that has one. One that the
+        answer leaves out is unknown.
 
         `create` lets the broker create missing ones where it is so configured (auto.create.topics.enable).
         """
@@ -261,14 +275,14 @@ class Routing:
         while True:
             response = yield from self.ask_any(request, deadline)
             if response.brokers:
-                return self._take(response, whole=topics is None)
+                return self._take(response, topics)
             # It has just started, and was told nothing yet: its topics are not gone.
             self._behind = self._answered_last
             attempt += 1
             if not (yield from self.pause(attempt, deadline)):
                 raise ConnectionFailed(f"{self._answered_last} knows of no brokers yet")
 
-    def _take(self, response: Any, *, whole: bool) -> dict[str, ErrorCode]:
+    def _take(self, response: Any, asked: Collection[str] | None) -> dict[str, ErrorCode]:
         self.cluster_id = response.cluster_id
         self.controller_id = response.controller_id
         self.brokers = {
@@ -276,17 +290,18 @@ class Routing:
             for broker in response.brokers
         }
         former = dict(self.topics)
-        if whole:
+        if asked is None:
             self.topics.clear()
             self._names_by_id.clear()
-        errors: dict[str, ErrorCode] = {}
+        told = {topic.name for topic in response.topics}
+        errors = {name: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for name in asked or () if name not in told}
+        errors |= {topic.name: error_code(topic.error_code) for topic in response.topics if topic.error_code}
+        for name, error in errors.items():
+            self.topics.pop(name, None)
+            if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._behind = self._answered_last  # Another broker may have heard of it.
         for topic in response.topics:
-            error = error_code(topic.error_code)
-            if error is not ErrorCode.NONE:
-                errors[topic.name] = error
-                self.topics.pop(topic.name, None)
-                if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    self._behind = self._answered_last  # Another broker may have heard of it.
+            if topic.error_code:
                 continue
             view = topic_view(topic)
             if view.topic_id != ZERO_TOPIC_ID:

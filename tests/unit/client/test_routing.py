@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import pytest
 
 from tidelog.client.addresses import Address
-from tidelog.client.admin import list_groups
+from tidelog.client.admin import (
+    NewTopic,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_topics,
+    list_groups,
+)
 from tidelog.client.errors import ClientError, ConnectionFailed, InvalidResponse, RequestTimedOut
 from tidelog.client.exchange import ByVersion
 from tidelog.client.offsets import OffsetFound, list_offsets
@@ -293,6 +301,26 @@ def test_an_unknown_topic_is_asked_for_again_for_a_second_only() -> None:
     assert 101 <= world.time < 102.5
 
 
+def test_a_topic_that_metadata_leaves_out_is_unknown() -> None:
+    """It is asked for again for a second, with pauses, and told as unknown, whatever was known of it before."""
+    leaves_out = False
+
+    def answer(address: Address, message: Any) -> Any:
+        response = metadata({0: 1})
+        if leaves_out:
+            response.topics.clear()
+        return response
+
+    world = World(answer)
+    world.run(world.routing.refresh(["t"], world.routing.deadline()))
+    leaves_out = True
+    found = world.run(describe_topics(world.routing, ["t"]))["t"]
+    assert isinstance(found, KafkaError)
+    with pytest.raises(KafkaError, match="'t'"):
+        world.run(world.routing.require_topics(["t"], world.routing.deadline()))
+    assert 101 <= world.time < 102.5
+
+
 def test_the_next_broker_is_asked_when_one_is_out_of_reach() -> None:
     """Those that Metadata named come first, then the bootstrap ones; who answered last is first next time."""
 
@@ -370,6 +398,86 @@ def test_the_controller_is_found_and_found_again() -> None:
     operation = world.routing.ask_controller(request, world.routing.deadline(), lambda answer: (answer.error_code,))
     assert world.run(operation).error_code == 0
     assert world.asked_of(messages.ListPartitionReassignmentsRequest) == [ONE, TWO]
+
+
+def losing(first: Any, *, others: int = 2) -> World:
+    """A world whose broker 1 loses the answer to its first admin request, and then answers `first`.
+
+    Topic `t` has `others` partitions in Metadata.
+    """
+    lost = False
+
+    def answer(address: Address, message: Any) -> Any:
+        nonlocal lost
+        if isinstance(message, messages.MetadataRequest):
+            return metadata(dict.fromkeys(range(others), 1))
+        if lost:
+            return first
+        lost = True
+        return ConnectionFailed("the connection to one broke")
+
+    return World(answer)
+
+
+def test_a_topic_that_a_lost_request_may_have_made_is_told_as_such() -> None:
+    """Nobody knows who made it: that is what the error says. Without a lost answer it says nothing of the kind."""
+    kind = messages.CreateTopicsResponse
+    exists = ErrorCode.TOPIC_ALREADY_EXISTS
+    entry = kind.CreatableTopicResult(name="t", error_code=exists, error_message="Topic 't' already exists.")
+    world = losing(kind(topics=[entry]))
+    for words in (
+        "already exists.*may be the one that this call made: the connection to one broke",
+        "already exists.$",
+    ):
+        result = world.run(create_topics(world.routing, [NewTopic("t")]))["t"]
+        assert isinstance(result, KafkaError)
+        assert result.code is exists
+        assert re.search(words, result.message or "")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_topic_that_was_there_is_deleted_also_where_the_answer_was_lost(known: bool) -> None:
+    """It was there, and is not there any more: that is what was asked for. One that was never seen is unknown."""
+    kind = messages.DeleteTopicsResponse
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    world = losing(kind(responses=[kind.DeletableTopicResult(name="t", error_code=unknown)]))
+    if known:
+        world.run(world.routing.refresh(["t"], world.routing.deadline()))
+    result = world.run(delete_topics(world.routing, ["t"]))["t"]
+    if known:
+        assert result is None
+        world.run(world.routing.refresh(["t"], world.routing.deadline()))
+        result = world.run(delete_topics(world.routing, ["t"]))["t"]
+    assert isinstance(result, KafkaError)
+    assert result.code is unknown
+
+
+@pytest.mark.parametrize(("before", "after", "is_ours"), [(2, 4, True), (4, 4, False), (2, 5, False), (0, 4, False)])
+def test_a_topic_has_grown_also_where_the_answer_was_lost(before: int, after: int, is_ours: bool) -> None:
+    """It had fewer partitions, and has as many as were asked for. Otherwise the refusal is told."""
+    kind = messages.CreatePartitionsResponse
+    invalid = ErrorCode.INVALID_PARTITIONS
+    answer = kind(results=[kind.CreatePartitionsTopicResult(name="t", error_code=invalid)])
+    lost = False
+
+    def answer_of(address: Address, message: Any) -> Any:
+        nonlocal lost
+        if isinstance(message, messages.MetadataRequest):
+            return metadata(dict.fromkeys(range(after if lost else before), 1))
+        if lost:
+            return answer
+        lost = True
+        return ConnectionFailed("the connection to one broke")
+
+    world = World(answer_of)
+    if before:
+        world.run(world.routing.refresh(["t"], world.routing.deadline()))
+    result = world.run(create_partitions(world.routing, {"t": 4}))["t"]
+    if is_ours:
+        assert result is None
+    else:
+        assert isinstance(result, KafkaError)
+        assert result.code is invalid
 
 
 def test_a_coordinator_that_moved_is_found_again() -> None:

@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from tidelog.client.admin.answers import REQUEST_TIMEOUT_MS, error_codes, error_of
-from tidelog.client.errors import UnsupportedByBroker
+from tidelog.client.errors import ClientError, UnsupportedByBroker
 from tidelog.client.exchange import ByVersion
 from tidelog.client.operations import Operation
 from tidelog.client.routing import Routing
 from tidelog.client.views import TopicView, topic_error
-from tidelog.model.errors import KafkaError
+from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -45,7 +45,10 @@ class CreatedTopic:
 def create_topics(
     routing: Routing, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_s: float | None = None
 ) -> Operation[dict[str, CreatedTopic | KafkaError]]:
-    """Creates topics, or with `validate_only` says what creating them would say."""
+    """Creates topics, or with `validate_only` says what creating them would say.
+
+    Where an answer was lost the request is sent again: TOPIC_ALREADY_EXISTS then says that it may be this call's.
+    """
     kind = messages.CreateTopicsRequest
     request = kind(
         topics=[
@@ -64,11 +67,20 @@ def create_topics(
         timeout_ms=REQUEST_TIMEOUT_MS,
         validate_only=validate_only,
     )
+    lost: list[ClientError] = []
     response = yield from routing.ask_controller(
-        request, routing.deadline(timeout_s), lambda answer: error_codes(answer.topics)
+        request, routing.deadline(timeout_s), lambda answer: error_codes(answer.topics), lost=lost
     )
+
+    def words(topic: Any) -> str | None:
+        text: str | None = topic.error_message
+        if lost and not validate_only and topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+            text = text or f"topic '{topic.name}' already exists"
+            return f"{text} It may be the one that this call made: {lost[-1]}, before its first request was answered"
+        return text
+
     return {
-        topic.name: error_of(topic.error_code, topic.error_message, f"topic '{topic.name}'", topic=topic.name)
+        topic.name: error_of(topic.error_code, words(topic), f"topic '{topic.name}'", topic=topic.name)
         or CreatedTopic(topic.name, TopicId(bytes(topic.topic_id)), topic.num_partitions, topic.replication_factor)
         for topic in response.topics
     }
@@ -77,7 +89,10 @@ def create_topics(
 def delete_topics(
     routing: Routing, names: Sequence[str], *, timeout_s: float | None = None
 ) -> Operation[dict[str, KafkaError | None]]:
-    """Deletes topics by name; each one's error or None."""
+    """Deletes topics by name; each one's error or None.
+
+    Where an answer was lost the request is sent again: one that was in view before, and is unknown then, is deleted.
+    """
     kind = messages.DeleteTopicsRequest
 
     def build(version: int) -> Any:
@@ -86,13 +101,17 @@ def delete_topics(
         return kind(topics=[kind.DeleteTopicState(name=name) for name in names], timeout_ms=REQUEST_TIMEOUT_MS)
 
     request = ByVersion(ApiKey.DELETE_TOPICS, build)
+    lost: list[ClientError] = []
+    present = routing.topics.keys() & names
     response = yield from routing.ask_controller(
-        request, routing.deadline(timeout_s), lambda answer: error_codes(answer.responses)
+        request, routing.deadline(timeout_s), lambda answer: error_codes(answer.responses), lost=lost
     )
     for name in names:
         routing.topics.pop(name, None)
     return {
-        entry.name: error_of(entry.error_code, entry.error_message, f"topic '{entry.name}'", topic=entry.name)
+        entry.name: None
+        if lost and entry.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and entry.name in present
+        else error_of(entry.error_code, entry.error_message, f"topic '{entry.name}'", topic=entry.name)
         for entry in response.responses
     }
 
@@ -105,7 +124,11 @@ def create_partitions(
     validate_only: bool = False,
     timeout_s: float | None = None,
 ) -> Operation[dict[str, KafkaError | None]]:
-    """Grows topics to `counts` partitions in all; `assignments` [topic] -> replicas of each new partition."""
+    """Grows topics to `counts` partitions in all; `assignments` [topic] -> replicas of each new partition.
+
+    Where an answer was lost the request is sent again: a topic that had fewer partitions in view before, and has that
+    many then, has grown.
+    """
     kind = messages.CreatePartitionsRequest
     chosen = assignments or {}
     request = kind(
@@ -122,15 +145,31 @@ def create_partitions(
         timeout_ms=REQUEST_TIMEOUT_MS,
         validate_only=validate_only,
     )
+    deadline = routing.deadline(timeout_s)
+    lost: list[ClientError] = []
+    smaller = {name for name in counts if name in routing.topics and _partitions(routing, name) < counts[name]}
     response = yield from routing.ask_controller(
-        request, routing.deadline(timeout_s), lambda answer: error_codes(answer.results)
+        request, deadline, lambda answer: error_codes(answer.results), lost=lost
     )
     for name in counts:
         routing.topics.pop(name, None)
+    refused = [entry.name for entry in response.results if entry.error_code == ErrorCode.INVALID_PARTITIONS]
+    doubtful = smaller.intersection(refused) if lost and not validate_only else ()
+    if doubtful:
+        yield from routing.refresh(doubtful, deadline)
+    grown = {name for name in doubtful if _partitions(routing, name) == counts[name]}
     return {
-        entry.name: error_of(entry.error_code, entry.error_message, f"topic '{entry.name}'", topic=entry.name)
+        entry.name: None
+        if entry.name in grown
+        else error_of(entry.error_code, entry.error_message, f"topic '{entry.name}'", topic=entry.name)
         for entry in response.results
     }
+
+
+def _partitions(routing: Routing, topic: str) -> int:
+    """How many partitions of a topic are in view."""
+    view = routing.topics.get(topic)
+    return len(view.partitions) if view is not None else 0
 
 
 def list_topics(routing: Routing, *, timeout_s: float | None = None) -> Operation[dict[str, TopicView]]:
