@@ -48,6 +48,12 @@ class Endpoint:
     """PEM of the CAs that the endpoint's certificate may come from; None: the system's."""
 
 
+def _elapsed_s() -> float:
+    """Seconds since some moment, whatever the wall clock is set to; the time that the machine slept is among them where
+    the system counts it."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
 class IssuedTokens:
     """Bearer tokens of an endpoint: a `Login`. One is used for all connections until most of its lifetime is over."""
 
@@ -55,17 +61,19 @@ class IssuedTokens:
         self,
         endpoint: Endpoint,
         *,
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float] = _elapsed_s,
+        wall: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`now` gives wall seconds. UnsupportedSecurity where what is trusted cannot be used."""
+        """`now` gives seconds that nobody sets, `wall` those of the wall clock, which tokens name their ends by.
+        UnsupportedSecurity where what is trusted cannot be used."""
         self._endpoint = endpoint
         self._now = now
+        self._wall = wall
         self._sleep = sleep
         self._lock = threading.Lock()
         self._token = ""
-        self._fresh_until = 0.0
-        self._good_until = 0.0
+        self._fresh_until = self._good_until = now()
         handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
         if endpoint.trusted is not None:
             try:
@@ -88,7 +96,7 @@ class IssuedTokens:
         with self._lock:
             if self.is_ready:
                 return
-            asked_at = self._now()
+            asked_at, asked_at_wall = self._now(), self._wall()
             try:
                 token, expires_in_s = self._patiently()
                 OauthClient(token)  # What cannot be one is not kept.
@@ -98,7 +106,7 @@ class IssuedTokens:
                 self._fresh_until = min(self._now() + REST_S, self._good_until)
                 logger.warning("bearer_token_not_renewed: url=%s error=%s", self._endpoint.url, error)
                 return
-            lifetime_s = lifetime_of(token, asked_at)
+            lifetime_s = lifetime_of(token, asked_at_wall)
             if lifetime_s is None:
                 lifetime_s = expires_in_s or 0.0
             self._token = token

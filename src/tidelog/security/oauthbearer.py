@@ -176,16 +176,20 @@ def unsecured_login(options: Mapping[str, str], now_s: int) -> str:
 def lifetime_of(token: str, now_s: float) -> float | None:
     """Seconds for which a token says that it is good, from `now_s` by the wall clock; None where it does not say that.
 
-    Nothing of it is verified: it is for the client that shows the token.
+    No more than it was issued for: the clock may be behind. Nothing of it is verified: it is for the client that shows
+    the token.
     """
     parts = token.split(".")
     if len(parts) != 3:
         return None
     try:
-        expires_ms = _milliseconds(_json_of(parts[1]), "exp")
+        claims = _json_of(parts[1])
+        expires_ms, issued_ms = _milliseconds(claims, "exp"), _milliseconds(claims, "iat")
     except InvalidToken:
         return None
-    return None if expires_ms is None else max(0.0, expires_ms / 1000 - now_s)
+    if expires_ms is None:
+        return None
+    return max(0.0, expires_ms / 1000 - max(now_s, (issued_ms or 0) / 1000))
 
 
 def scope_of(claim: Any) -> frozenset[str]:

@@ -7,7 +7,7 @@ import base64
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
@@ -81,12 +81,11 @@ def issuer() -> Iterator[Issuer]:
             thread.join()
 
 
-def tokens(issuer: Issuer, **more: Any) -> tuple[IssuedTokens, list[float]]:
+def tokens(issuer: Issuer, wall: Callable[[], float] = time.time, **more: Any) -> tuple[IssuedTokens, list[float]]:
     """Tokens of the issuer on a clock that sleeping moves; the sleeps."""
     slept: list[float] = []
-    start = time.time()
     endpoint = Endpoint(issuer.url, "client one", SECRET, **more)
-    return IssuedTokens(endpoint, now=lambda: start + sum(slept), sleep=slept.append), slept
+    return IssuedTokens(endpoint, now=lambda: sum(slept), wall=wall, sleep=slept.append), slept
 
 
 def test_a_client_names_itself_and_its_scope(issuer: Issuer) -> None:
@@ -118,6 +117,34 @@ def test_a_token_is_used_until_most_of_its_lifetime_is_over(issuer: Issuer) -> N
     assert not found.is_ready
     found.begin("")
     assert len(issuer.asked) == 2
+
+
+@pytest.mark.parametrize("jump_s", [-1e6, 1e6])
+def test_a_clock_that_is_set_changes_nothing_of_a_token(issuer: Issuer, jump_s: float) -> None:
+    """What has passed since it was fetched counts: it is not over at once, nor good for ever."""
+    issuer.answers = [(200, {"access_token": token("alice", 1_000)}), (503, b"")]
+    jumped = 0.0
+    found, slept = tokens(issuer, lambda: time.time() + jumped, tries_s_max=1.0)
+    found.begin("")
+    jumped = jump_s
+    assert found.is_ready
+    slept.append(810.0)
+    assert not found.is_ready
+    found.begin("")
+    slept.append(190.0)
+    with pytest.raises(ConnectionError, match="answers 503"):
+        found.begin("")
+
+
+def test_a_token_lives_no_longer_than_it_was_issued_for(issuer: Issuer) -> None:
+    """A clock that is a year behind does not keep it in use for that year."""
+    issuer.answers = [(200, {"access_token": token("alice", 999)})]
+    found, slept = tokens(issuer, lambda: time.time() - 3e7)
+    found.begin("")
+    slept.append(799.0)
+    assert found.is_ready
+    slept.append(2.0)
+    assert not found.is_ready
 
 
 def test_an_opaque_token_lives_as_long_as_the_endpoint_says(issuer: Issuer) -> None:
