@@ -20,10 +20,10 @@ from tidelog.operator.progress import Judged, Progress, Standing
 from tidelog.operator.reading import read_placement
 from tidelog.operator.reassignment_throttles import ReassignmentThrottles, throttles_for
 from tidelog.operator.requests import Requests
-from tidelog.operator.stalls import Stalls, patience_s
+from tidelog.operator.stalls import FETCH_BYTES, Copying, Stalls, patience_s
 from tidelog.operator.surroundings import Sight, Stage, Surroundings
 from tidelog.placement.plan.plan import Move, Plan
-from tidelog.placement.plan.state import ClusterState, DirectoryMoveState
+from tidelog.placement.plan.state import ClusterState
 
 POLL_S: Final = 1.0
 POLL_S_FIRST: Final = 0.1
@@ -42,6 +42,8 @@ SILENT_S: Final = 30.0
 NOTE_EVERY_S: Final = 10.0
 """How often the time that a run has taken is noted."""
 RATE_OVER_S: Final = 10.0
+NAMED_MAX: Final = 5
+"""Partitions of a broker that are named."""
 
 
 class Cancelled(Exception):
@@ -124,6 +126,10 @@ class Wave:
         self._moved_at = routing.now()
         self._waiting: frozenset[TopicPartition] = frozenset()
         self._stalls = Stalls()
+        self._stalls_between = Stalls()
+        self._told_of: set[int] = set()
+        """Brokers of which it was said that they copy nothing from others; they are forgotten when they come further.
+        """
 
     @property
     def given_up(self) -> dict[TopicPartition, str]:
@@ -156,6 +162,7 @@ class Wave:
             if not self._course.paused or odd or any(each.standing is Standing.UNDER_WAY for each in unfinished):
                 yield from self._go_on([each for each in unfinished if each not in stuck], state)
                 yield from self._end_stalled(unfinished, state)
+                self._tell_stalled([each for each in unfinished if each not in stuck], state)
             elif self._around.journal().has_throttles:
                 yield from self._requests.patiently(self._throttles.release, "removing throttles")
                 self._held = None
@@ -212,11 +219,11 @@ class Wave:
     def _end_stalled(self, moves: Sequence[Judged], state: ClusterState) -> Operation[None]:
         """Has brokers drop copies between directories that stand still: the next look finds them to be asked for."""
         wanted = {(each.move.key, broker, path) for each in moves for broker, _, path in each.move.within}
-        copies: dict[int, list[DirectoryMoveState]] = {}
-        for copy in state.directory_moves:
-            if (copy.key, copy.broker, copy.path) in wanted:
-                copies.setdefault(copy.broker, []).append(copy)
-        stalled = self._stalls.see(self._routing.now(), [copy for each in copies.values() for copy in each])
+        copies: dict[int, list[Copying]] = {}
+        for each in state.directory_moves:
+            if (each.key, each.broker, each.path) in wanted:
+                copies.setdefault(each.broker, []).append(Copying(each.broker, each.key, each.path, each.bytes_done))
+        stalled = self._stalls.see(self._routing.now(), [copy for some in copies.values() for copy in some])
         for broker, seconds in stalled.items():
             if seconds < patience_s(None):
                 continue
@@ -234,7 +241,37 @@ class Wave:
                 self._was_under_way.discard(copy.key)
             self._stalls.forget(broker)
 
-    def _present(self, copies: Sequence[DirectoryMoveState], state: ClusterState) -> dict[TopicPartition, str]:
+    def _tell_stalled(self, moves: Sequence[Judged], state: ClusterState) -> None:
+        """Says once which brokers copy nothing from others, for as long as they do: nothing more can be asked of them.
+
+        Of brokers that keep their directories to themselves nobody knows.
+        """
+        copies: dict[int, list[Copying]] = {}
+        for each in moves:
+            partition = state.partitions.get(each.move.key)
+            if each.standing is not Standing.UNDER_WAY or each.reassigned or partition is None:
+                continue
+            sizes = dict(zip(partition.replicas, partition.sizes, strict=True)) if partition.sizes else {}
+            for broker in each.move.adding:
+                known = state.brokers.get(broker)
+                if broker not in partition.isr and known is not None and known.directories:
+                    done = sizes.get(broker) or 0
+                    copies.setdefault(broker, []).append(Copying(broker, partition.key, "", done))
+        stalled = self._stalls_between.see(self._routing.now(), [copy for each in copies.values() for copy in each])
+        patience = patience_s(self._course.pace.rate, FETCH_BYTES)
+        late = {broker: seconds for broker, seconds in stalled.items() if seconds >= patience}
+        for broker in sorted(late.keys() - self._told_of):
+            leaders = sorted({state.partitions[copy.key].leader for copy in copies[broker]})
+            names = ", ".join(str(copy.key) for copy in copies[broker][:NAMED_MAX])
+            more = len(copies[broker]) - NAMED_MAX
+            self._around.say(
+                f"broker {broker} has copied nothing of {names}{f' and {more} more' if more > 0 else ''} for "
+                f"{late[broker]:.0f} s: look at its log, and at that of the leader ({', '.join(map(str, leaders))}). "
+                "The run waits; `tidelog reassign cancel` takes back what is under way"
+            )
+        self._told_of = set(late)
+
+    def _present(self, copies: Sequence[Copying], state: ClusterState) -> dict[TopicPartition, str]:
         """Where the replicas lie that a broker copies."""
         found = {}
         for copy in copies:

@@ -132,6 +132,8 @@ class FakeCluster:
         self.futures: dict[tuple[int, TopicPartition], tuple[str, float]] = {}
         self.stuck: dict[tuple[int, TopicPartition], int] = {}
         """Copies between directories that stand still until they are dropped, and how often."""
+        self.held_until: dict[int, float] = {}
+        """[broker] -> until when it copies nothing from others."""
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.described: dict[tuple[int, str], dict[str, str]] | None = None
         """What brokers describe that have not seen the latest settings; None: they have."""
@@ -227,7 +229,7 @@ class FakeCluster:
                 leaders = [id for id in partition.isr if id in self.live]
                 partition.leader = leaders[0] if leaders else -1
             for broker in list(partition.copied):
-                if broker in self.live and partition.leader != -1:
+                if broker in self.live and partition.leader != -1 and self.now > self.held_until.get(broker, 0):
                     partition.copied[broker] += seconds * self._rate(key, broker)
                     if partition.copied[broker] >= partition.size and broker not in partition.isr:
                         partition.isr += (broker,)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.unit.operator.fake_cluster import FakeCluster
-from tests.unit.operator.test_execution import OTHERS, cluster_and_plan, is_done, run
+from tests.unit.operator.test_execution import OTHERS, cluster_and_plan, is_done, move, run
 
 from tidelog.client.errors import UnsupportedByBroker
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -213,6 +213,22 @@ def test_a_copy_that_stands_still_is_begun_anew() -> None:
     assert 270 < cluster.now < 330
     assert any("broker 0 has copied nothing of t-1 for" in each for each in cluster.around.said)
     assert cluster.throttles() == {}
+
+
+def test_a_broker_that_copies_nothing_from_others_is_named() -> None:
+    """Once, with what it should copy and from whom: the run waits, and goes on by itself. Nothing is said of one that a
+    throttle holds, nor of one that another broker's copies leave behind."""
+    for held_s, throttle in ((100, None), (500, 50_000), (0, 50)):
+        cluster = FakeCluster({0: ["/a"], 1: ["/a"], 2: ["/a"], 3: ["/a"]}, {"t": [(0,), (1,), (0,)]})
+        plan = Plan.of(
+            [move("t", 0, (0,), (2,)), move("t", 1, (1,), (2,)), move("t", 2, (0,), (3,))], cluster_id="fake"
+        )
+        cluster.held_until[2] = held_s
+        assert run(cluster, plan, throttle=throttle).status is RunStatus.DONE
+        said = [each for each in cluster.around.said if "copied nothing" in each]
+        assert len(said) == (held_s > 0)
+        assert all("broker 2 has copied nothing of t-0, t-1 for" in each for each in said)
+        assert all("the leader (0, 1)" in each for each in said)
 
 
 def test_a_copy_that_never_ends_is_given_up() -> None:
