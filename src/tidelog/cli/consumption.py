@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from tidelog.cli.cluster import connect_async
 from tidelog.cli.output import warn
@@ -96,8 +96,7 @@ class Printer:
                 lines.append(plan.line(record))
                 offset = record.offset + 1
         finally:
-            out.write(b"".join(lines))
-            out.flush()
+            _write(out, b"".join(lines))
             self.count += len(lines)
             if offset is not None:
                 taken(offset)
@@ -113,6 +112,14 @@ class Printer:
             for task in done:
                 task.exception()  # Marks it as seen: the run ends anyway.
             raise
+
+
+def _write(out: BinaryIO, data: bytes) -> None:
+    """Writes all of it. Where Python has no buffers (PYTHONUNBUFFERED), a signal may end a write in the middle."""
+    left = memoryview(data)
+    while left:
+        left = left[out.write(left) :]
+    out.flush()
 
 
 class Consumption:

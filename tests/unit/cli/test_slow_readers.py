@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import sys
 import threading
 from types import SimpleNamespace
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 from tests.unit.client.group_broker import GroupBroker
 
-from tidelog.cli.consumption import GroupConsumption, Plan, Start
+from tidelog.cli.consumption import GroupConsumption, Plan, Printer, Start
+from tidelog.client.consumed import ConsumedRecord
 from tidelog.client.consumer import ConsumerSettings
 from tidelog.client.fetching import READ_UNCOMMITTED
 from tidelog.protocol.apis import ApiKey
@@ -26,7 +28,7 @@ class Stuck:
         self.lines = b""
         self.is_alive = False
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> int:
         """Blocks, as a pipe does that is full."""
         seen = len(self._broker.asked(ApiKey.HEARTBEAT))
         pause = threading.Event()
@@ -36,9 +38,50 @@ class Stuck:
                 break
             pause.wait(0.01)
         self.lines += data
+        return len(data)
 
     def flush(self) -> None:
         """Nothing is kept back."""
+
+
+PLAN = Plan(
+    topics=("t",),
+    partitions=None,
+    start=Start("committed"),
+    follow=False,
+    count_max=3,
+    isolation=READ_UNCOMMITTED,
+    rack="",
+    group="g",
+    membership=None,
+    lag=False,
+    columns=ALL,
+    line=lambda record: b"%d\n" % record.offset,
+)
+
+
+def record(offset: int) -> ConsumedRecord:
+    return ConsumedRecord("t", 0, offset, 0, 0, None, b"", ())
+
+
+class Interrupted(Stuck):
+    """A pipe of an interpreter without buffers (PYTHONUNBUFFERED): a signal ends a write in the middle."""
+
+    def __init__(self) -> None:
+        self.lines = b""
+
+    def write(self, data: bytes) -> int:
+        """Takes three bytes of it."""
+        self.lines += bytes(data[:3])
+        return min(3, len(data))
+
+
+def test_a_write_that_a_signal_cut_short_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is told as printed, and committed, is printed to its end."""
+    out, told = Interrupted(), list[int]()
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=out))
+    assert not Printer(PLAN).print(map(record, range(10, 15)), told.append)
+    assert (out.lines, told) == (b"10\n11\n12\n", [13])
 
 
 def test_a_member_whose_output_is_full_stays_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,20 +92,7 @@ def test_a_member_whose_output_is_full_stays_a_member(monkeypatch: pytest.Monkey
         broker.append(0, 3)
         stuck = Stuck(broker)
         monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=stuck))
-        plan = Plan(
-            topics=("t",),
-            partitions=None,
-            start=Start("committed"),
-            follow=False,
-            count_max=3,
-            isolation=READ_UNCOMMITTED,
-            rack="",
-            group="g",
-            membership=ConsumerSettings(**settings),
-            lag=False,
-            columns=ALL,
-            line=lambda record: b"%d\n" % record.offset,
-        )
+        plan = dataclasses.replace(PLAN, membership=ConsumerSettings(**settings))
         assert plan.membership is not None
         assert asyncio.run(GroupConsumption(plan, plan.membership).run(broker.bootstrap, 180)) == 3
         assert (stuck.lines, stuck.is_alive) == (b"0\n1\n2\n", True)
