@@ -153,7 +153,8 @@ def consume(
         run = ShareConsumption(plan, share)
     else:
         run = Consumption(plan) if membership is None else GroupConsumption(plan, membership)
-    count = asyncio.run(run.run(bootstrap, timeout))
+    with run.printer.leaving():
+        count = asyncio.run(run.run(bootstrap, timeout))
     if output is Form.KAFKA:
         print(f"Processed a total of {count} messages", file=sys.stderr)
 

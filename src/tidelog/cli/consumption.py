@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import math
+import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, BinaryIO, Final
 
+from tidelog.cli import FAILED, INTERRUPTED
 from tidelog.cli.cluster import connect_async
 from tidelog.cli.output import warn
 from tidelog.client.cluster import Cluster
@@ -75,6 +79,7 @@ class Printer:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+        self._is_stuck = False
         self.count = 0
 
     @property
@@ -103,15 +108,54 @@ class Printer:
         return left is None or len(lines) < left
 
     async def print_beside(self, records: Iterable[ConsumedRecord], taken: Callable[[int], None]) -> bool:
-        """As `print`, in a thread: heartbeats go on while what reads stdout takes its time. `taken` is called there."""
-        printing = asyncio.create_task(asyncio.to_thread(self.print, records, taken))
+        """As `print`, in a thread: heartbeats and signals are heard while what reads stdout takes its time. `taken` is
+        called there. Where the caller is cancelled the write has some time left to end (`leaving`)."""
+        loop = asyncio.get_running_loop()
+        printed: asyncio.Future[bool] = loop.create_future()
+
+        def settle(whole: bool, error: BaseException | None) -> None:
+            if error is None:
+                printed.set_result(whole)
+            else:
+                printed.set_exception(error)
+                printed.exception()  # Marks it as seen: a run that was told to end looks no more.
+
+        def work() -> None:
+            whole, failure = False, None
+            try:
+                whole = self.print(records, taken)
+            except BaseException as error:  # The caller's, whatever it is.
+                failure = error
+            with contextlib.suppress(RuntimeError):  # The loop was left meanwhile.
+                loop.call_soon_threadsafe(settle, whole, failure)
+
+        # None of asyncio's own threads: the loop, and the interpreter, wait for those for as long as they take.
+        threading.Thread(target=work, name="printing", daemon=True).start()
         try:
-            return await asyncio.shield(printing)
+            return await asyncio.shield(printed)
         except asyncio.CancelledError:
-            done, _ = await asyncio.wait([printing], timeout=PRINTING_S_MAX)
-            for task in done:
-                task.exception()  # Marks it as seen: the run ends anyway.
+            try:
+                await asyncio.wait([printed], timeout=PRINTING_S_MAX)
+            finally:
+                self._is_stuck = not printed.done()
             raise
+
+    @contextlib.contextmanager
+    def leaving(self) -> Iterator[None]:
+        """Ends the process behind a run that left a write in the middle: the interpreter's own end would flush stdout,
+        and wait for it. Its reader may take nothing for ever."""
+        code = 0
+        try:
+            yield
+        except BaseException as error:
+            code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
+            if self._is_stuck and isinstance(error, Exception):
+                print(f"tidelog: {error}", file=sys.stderr)
+            raise
+        finally:
+            if self._is_stuck:
+                sys.stderr.flush()
+                os._exit(code)
 
 
 def _write(out: BinaryIO, data: bytes) -> None:
@@ -127,7 +171,7 @@ class Consumption:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._printer = Printer(plan)
+        self.printer = Printer(plan)
         self._next: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
         self._commit_at = time.monotonic() + COMMIT_INTERVAL_S
@@ -152,7 +196,7 @@ class Consumption:
             finally:
                 await fetcher.close()
                 await self._commit(cluster, CLOSE_S_MAX if self._plan.follow else None)
-        return self._printer.count
+        return self.printer.count
 
     async def _partitions(self, cluster: Cluster) -> list[TopicPartition]:
         operation = cluster.routing.require_topics(self._plan.topics, cluster.routing.deadline())
@@ -178,9 +222,9 @@ class Consumption:
             records = consumed_records(
                 data, ends.get(topic_partition), plan.columns, committed_only=plan.isolation == READ_COMMITTED
             )
-            if self._printer.print(records, partial(self._next.__setitem__, topic_partition)):
+            if await self.printer.print_beside(records, partial(self._next.__setitem__, topic_partition)):
                 self._next[topic_partition] = data.next_offset
-            if self._printer.enough:
+            if self.printer.enough:
                 return
             if time.monotonic() >= self._commit_at:
                 try:
@@ -207,7 +251,7 @@ class GroupConsumption:
     def __init__(self, plan: Plan, membership: ConsumerSettings) -> None:
         self._plan = plan
         self._membership = membership
-        self._printer = Printer(plan)
+        self.printer = Printer(plan)
         self._lag_at = time.monotonic() + LAG_INTERVAL_S
 
     async def run(self, bootstrap: str, timeout_s: float) -> int:
@@ -223,12 +267,12 @@ class GroupConsumption:
                 finally:
                     if self._plan.lag:
                         _tell_lag(consumer)
-        return self._printer.count
+        return self.printer.count
 
     async def _print(self, consumer: Consumer, starting: _Starting) -> None:
         wait_s = None if self._plan.follow and not self._plan.lag else LAG_INTERVAL_S
         assigned_at = time.monotonic()
-        while not self._printer.enough:
+        while not self.printer.enough:
             batch = await consumer.poll(wait_s)
             if batch is not None and not await self._print_batch(consumer, batch):
                 return
@@ -255,7 +299,7 @@ class GroupConsumption:
 
         whole = False
         try:
-            whole = await self._printer.print_beside(batch.records(self._plan.columns), taken)
+            whole = await self.printer.print_beside(batch.records(self._plan.columns), taken)
         finally:
             if not whole:
                 consumer.seek(batch.topic_partition, printed)

@@ -37,7 +37,7 @@ class ShareConsumption:
     def __init__(self, plan: Plan, group: str) -> None:
         self._plan = plan
         self._group = group
-        self._printer = Printer(plan)
+        self.printer = Printer(plan)
 
     async def run(self, bootstrap: str, timeout_s: float) -> int:
         """Prints until nothing is left, the count or until told to end; how many records it printed."""
@@ -62,10 +62,10 @@ class ShareConsumption:
                     await until_told(self._print(consumer))
                 else:
                     await self._print_what_is_left(cluster, consumer, timeout_s)
-        return self._printer.count
+        return self.printer.count
 
     async def _print(self, consumer: ShareConsumer) -> None:
-        while not self._printer.enough:
+        while not self.printer.enough:
             batch = await consumer.poll()
             assert batch is not None
             await self._print_batch(consumer, batch)
@@ -73,7 +73,7 @@ class ShareConsumption:
     async def _print_what_is_left(self, cluster: Cluster, consumer: ShareConsumer, timeout_s: float) -> None:
         """Until nothing is left for the group in the partitions of this member, or none came for `timeout_s`."""
         give_up_at = time.monotonic() + timeout_s
-        while not self._printer.enough:
+        while not self.printer.enough:
             batch = await consumer.poll(QUIET_S)
             if batch is not None:
                 await self._print_batch(consumer, batch)
@@ -96,7 +96,7 @@ class ShareConsumption:
             printed = offset
 
         try:
-            await self._printer.print_beside((ConsumedRecord(*record[:8]) for record in batch), taken)
+            await self.printer.print_beside((ConsumedRecord(*record[:8]) for record in batch), taken)
         finally:
             consumer.acknowledge(record for record in batch if record.offset < printed)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import sys
 import threading
 from types import SimpleNamespace
@@ -12,10 +13,12 @@ from typing import Any
 import pytest
 from tests.unit.client.group_broker import GroupBroker
 
+from tidelog.cli import consumption
 from tidelog.cli.consumption import GroupConsumption, Plan, Printer, Start
 from tidelog.client.consumed import ConsumedRecord
 from tidelog.client.consumer import ConsumerSettings
 from tidelog.client.fetching import READ_UNCOMMITTED
+from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol.apis import ApiKey
 from tidelog.records.columns import ALL
 
@@ -43,6 +46,8 @@ class Stuck:
     def flush(self) -> None:
         """Nothing is kept back."""
 
+
+WAIT_S = 60.0
 
 PLAN = Plan(
     topics=("t",),
@@ -82,6 +87,66 @@ def test_a_write_that_a_signal_cut_short_goes_on(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=out))
     assert not Printer(PLAN).print(map(record, range(10, 15)), told.append)
     assert (out.lines, told) == (b"10\n11\n12\n", [13])
+
+
+class Full(Stuck):
+    """A pipe that takes nothing while the test has not ended."""
+
+    def __init__(self) -> None:
+        self.is_writing, self.takes = threading.Event(), threading.Event()
+
+    def write(self, data: bytes) -> int:
+        """Blocks."""
+        self.is_writing.set()
+        self.takes.wait(WAIT_S)
+        return len(data)
+
+
+@pytest.mark.parametrize("printed", [False, True])
+def test_a_run_that_is_told_to_end_leaves_what_reads_nothing(printed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a while the loop ends, and the process is left at once: its end would wait for the write."""
+    monkeypatch.setattr(consumption, "PRINTING_S_MAX", WAIT_S if printed else 0.001)
+    out = Full()
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=out))
+    left: list[int] = []
+    monkeypatch.setattr(os, "_exit", left.append)
+    printer, told = Printer(PLAN), list[int]()
+
+    async def end() -> None:
+        task = asyncio.create_task(printer.print_beside(map(record, range(3)), told.append))
+        await asyncio.to_thread(out.is_writing.wait, WAIT_S)
+        task.cancel()
+        if printed:
+            out.takes.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    try:
+        with printer.leaving():
+            asyncio.run(end())
+        assert (left, told) == (([], [3]) if printed else ([0], []))
+        for error, code in ((KeyboardInterrupt(), 130), (KafkaError(ErrorCode.NOT_COORDINATOR, "moved"), 1)):
+            with pytest.raises(type(error)), printer.leaving():
+                raise error
+            assert left[1:] == ([] if printed else [code])
+            del left[1:]
+    finally:
+        out.takes.set()
+
+
+def test_what_goes_wrong_beside_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a pipe whose reader has gone."""
+
+    class Gone(Stuck):
+        def __init__(self) -> None:
+            """Nothing to keep."""
+
+        def write(self, data: bytes) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=Gone()))
+    with pytest.raises(BrokenPipeError):
+        asyncio.run(Printer(PLAN).print_beside(map(record, range(3)), lambda offset: None))
 
 
 def test_a_member_whose_output_is_full_stays_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
