@@ -46,9 +46,14 @@ class Progress:
 def progress(cluster: BlockingCluster, group: GroupDescription) -> list[Progress]:
     """The partitions that a group has or has committed: members with the most first, then what no member has."""
     lags: dict[TopicPartition, int] = {}
+    shared: dict[TopicPartition, ShareOffset] = {}
     if group.type == SHARE:
         shared = share_offsets(cluster, group.group)
-        committed = {tp: CommittedOffset(each.start_offset, each.leader_epoch) for tp, each in shared.items()}
+        committed = {
+            tp: CommittedOffset(each.start_offset, each.leader_epoch)
+            for tp, each in shared.items()
+            if each.start_offset >= 0
+        }
         lags = {tp: each.lag for tp, each in shared.items() if each.lag >= 0}
     else:
         committed = cluster.run(committed_offsets(cluster.routing, group.group))
@@ -56,7 +61,7 @@ def progress(cluster: BlockingCluster, group: GroupDescription) -> list[Progress
     for member in sorted(group.members, key=lambda member: -len(member.partitions)):
         for topic_partition in sorted(member.partitions, key=lambda tp: (tp.partition, tp.topic)):
             owners.setdefault(topic_partition, member)
-    for topic_partition in sorted(committed, key=lambda tp: (tp.partition, tp.topic)):
+    for topic_partition in sorted(committed.keys() | shared.keys(), key=lambda tp: (tp.partition, tp.topic)):
         owners.setdefault(topic_partition, None)
     ends = _offsets(cluster, owners, LATEST_TIMESTAMP)
     rows: list[Progress] = []
@@ -70,13 +75,13 @@ def progress(cluster: BlockingCluster, group: GroupDescription) -> list[Progress
 
 
 def share_offsets(cluster: BlockingCluster, group: str) -> dict[TopicPartition, ShareOffset]:
-    """Where a share group is in the partitions in which it has begun; KafkaError for the first that does not tell."""
+    """Where a share group is in its partitions, of which it may not have begun in some; KafkaError for the first that
+    does not tell."""
     found: dict[TopicPartition, ShareOffset] = {}
     for topic_partition, each in cluster.run(describe_share_group_offsets(cluster.routing, group)).items():
         if isinstance(each, KafkaError):
             raise each
-        if each.start_offset >= 0:
-            found[topic_partition] = each
+        found[topic_partition] = each
     # The answer has names alone: leaders are needed for the ends.
     names = {tp.topic for tp in found}
     cluster.run(cluster.routing.require_topics(names, cluster.routing.deadline()))
@@ -219,14 +224,16 @@ def planned(
     `shared`: it is a share group.
     """
     if shared:
-        committed = {tp: found.start_offset for tp, found in share_offsets(cluster, group).items()}
+        offsets = {tp: found.start_offset for tp, found in share_offsets(cluster, group).items()}
     else:
-        committed = {tp: found.offset for tp, found in cluster.run(committed_offsets(cluster.routing, group)).items()}
+        offsets = {tp: found.offset for tp, found in cluster.run(committed_offsets(cluster.routing, group)).items()}
+    committed = {tp: offset for tp, offset in offsets.items() if offset >= 0}
     if reset.target is Target.PLAN:
         wanted = dict((reset.plan or {}).get(group, {}))
         named_partitions(cluster, [f"{tp.topic}:{tp.partition}" for tp in wanted])
         return within(cluster, wanted)
-    partitions = sorted(committed) if topics is None else named_partitions(cluster, topics)
+    present = committed if reset.target is Target.SHIFT else offsets
+    partitions = sorted(present) if topics is None else named_partitions(cluster, topics)
     return dict(sorted(_targets(cluster, reset, partitions, committed).items()))
 
 

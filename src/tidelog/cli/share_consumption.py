@@ -83,7 +83,8 @@ class ShareConsumption:
                 return
             if time.monotonic() >= give_up_at:
                 none = "the group has given this member no partition"
-                reason = "others may hold the records that are left" if consumer.assignment else none
+                behind = "or the group begins behind them (share.auto.offset.reset)"
+                reason = f"others may hold the records that are left, {behind}" if consumer.assignment else none
                 warn(f"share group '{self._group}' gave nothing for {timeout_s:g} s: {reason}")
                 return
 

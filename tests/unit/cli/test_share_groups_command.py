@@ -11,7 +11,13 @@ import pytest
 from tests.unit.cli.conftest import Tidelog
 
 from tidelog.cli import share_consumption
-from tidelog.model.identifiers import TopicPartition
+from tidelog.cli.group_offsets import Reset, Target, planned, progress
+from tidelog.client.addresses import Address
+from tidelog.client.admin import ShareOffset
+from tidelog.client.offsets import OffsetFound
+from tidelog.client.routing import Routing
+from tidelog.client.views import TopicView
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
 
 
 def test_records_are_taken_and_groups_shown_and_forgotten(
@@ -59,7 +65,10 @@ def test_quiet_does_not_end_a_run_while_records_are_left(
 
 @pytest.mark.parametrize(
     ("partitions", "reason"),
-    [((), "the group has given this member no partition"), ((0,), "others may hold the records that are left")],
+    [
+        ((), "the group has given this member no partition"),
+        ((0,), "others may hold the records that are left, or the group begins behind them (share.auto.offset.reset)"),
+    ],
 )
 def test_a_run_that_gives_up_says_why(
     partitions: tuple[int, ...], reason: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -80,6 +89,23 @@ def test_a_run_that_gives_up_says_why(
     run = share_consumption.ShareConsumption(plan, "workers")
     asyncio.run(run._print_what_is_left(cluster, consumer, 0.01))
     assert f"share group 'workers' gave nothing for 0.01 s: {reason}" in capsys.readouterr().err
+
+
+def test_a_partition_that_a_share_group_has_not_begun_in_is_shown() -> None:
+    """Apache Kafka stores where a group begins with its first acknowledgement. Until then the partition is the group's,
+    as Kafka's own tool shows it: without an offset and a lag."""
+    begun, other = TopicPartition("t", 0), TopicPartition("t", 1)
+    told = {begun: ShareOffset(3, 0, 2), other: ShareOffset(-1, 0, -1)}
+    ends = {tp: OffsetFound(offset, 0, -1) for tp, offset in ((begun, 5), (other, 7))}
+    answers = iter([told, {}, ends])
+    routing = Routing([Address("h", 1)], now=lambda: 0.0, draw=lambda: 0.5)
+    routing.topics["t"] = TopicView("t", ZERO_TOPIC_ID, internal=False, partitions={})
+    cluster: Any = SimpleNamespace(routing=routing, run=lambda operation: next(answers))
+    group: Any = SimpleNamespace(type="Share", group="g", members=())
+    rows = [(each.topic_partition, each.committed, each.end, each.lag) for each in progress(cluster, group)]
+    assert rows == [(begun, 3, 5, 2), (other, None, 7, None)]
+    answers = iter([told, {}, ends, ends])
+    assert planned(cluster, "g", Reset(Target.LATEST), None, shared=True) == {begun: 5, other: 7}
 
 
 def test_what_a_share_group_cannot_be_told_is_refused(tidelog: Tidelog, topic: str) -> None:
