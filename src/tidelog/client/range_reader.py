@@ -95,6 +95,8 @@ class RangeReader:
                 if position < self._end:
                     self._send_ahead(position, deadline)
                 yield data
+                # The caller may have taken longer than an operation has: what passes is waited for all the same.
+                deadline = self._routing.deadline()
         finally:
             # An answer still on its way would only be in the way of the connection's next user.
             if self._awaited is not None and self._connection is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import struct
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -102,6 +103,22 @@ def test_a_range_survives_what_passes(failure: Any) -> None:
         first = next(reader)
         broker.fail_next[ApiKey.FETCH] = [failure]
         assert offsets_of([first, *reader]) == list(range(60))
+
+
+@pytest.mark.parametrize("failure", [DROP, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_a_caller_that_takes_long_over_a_piece_loses_no_time_for_the_next(failure: Any) -> None:
+    """What passes is waited for also where the caller came back after more time than an operation has."""
+    with LogBroker() as broker, cluster(broker) as client:
+        broker.append(0, *[10] * 6)
+        passed_s = 0.0
+        client.routing.now = lambda: time.monotonic() + passed_s
+        reader = client.iterate_fetch(TP, 0, 60, FetchSettings(partition_max_bytes=1))
+        pieces = [next(reader)]
+        passed_s = 1e6
+        broker.fail_next[ApiKey.FETCH] = [failure]
+        pieces.append(next(reader))  # It was on its way.
+        passed_s = 2e6
+        assert offsets_of([*pieces, *reader]) == list(range(60))
 
 
 def test_old_brokers_are_read_by_topic_name() -> None:
