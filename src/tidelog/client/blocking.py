@@ -132,7 +132,7 @@ class BlockingCluster:
     def connection(self, address: Address, deadline: float) -> BlockingConnection:
         """An open connection to a broker, made where there is none; `deadline` is monotonic."""
         connection = self._connections.get(address)
-        if connection is not None and connection.is_expiring:
+        if connection is not None and (connection.is_expiring or connection.is_over):
             connection.close()
         if connection is None or connection.closed:
             left = max(0.001, deadline - time.monotonic())

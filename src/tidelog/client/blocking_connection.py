@@ -87,6 +87,12 @@ class BlockingConnection:
         return self._renew_at_s is not None and time.monotonic() >= self._renew_at_s and not self._exchange.awaited
 
     @property
+    def is_over(self) -> bool:
+        """Whether no answer is due, and the broker has closed the connection, as one that was idle for long, or sent
+        what no one asked for."""
+        return not self.closed and not self._exchange.awaited and not self.is_quiet
+
+    @property
     def is_quiet(self) -> bool:
         """Whether no answer is due, and the broker has neither closed the connection nor sent what no one asked for."""
         if self.closed or self._exchange.awaited:

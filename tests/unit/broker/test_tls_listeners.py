@@ -147,10 +147,13 @@ def test_who_is_not_trusted_stays_outside(
 
 
 def ask(address: str, properties: dict[str, str]) -> None:
-    """Our own client asks for the topics."""
+    """Our own client asks for the topics, twice by the same connection."""
     security = ClientSecurity.from_properties(properties)
     with BlockingCluster(address, security=security, fail_fast=True, operation_timeout_s=180) as cluster:
         cluster.topics()
+        connections = dict(cluster._connections)
+        cluster.topics()
+        assert all(cluster._connections[broker] is known for broker, known in connections.items())
 
 
 def test_certificates_are_loaded_again_when_the_file_changes(authority: Authority, tmp_path: Path) -> None:

@@ -70,6 +70,11 @@ class ScriptedBroker:
         for thread in self._threads:
             thread.join(10)
 
+    def hang_up(self) -> None:
+        """Closes the connections that there are, as brokers do with those that nobody uses."""
+        for connection in self._sockets:
+            with_shutdown(connection)
+
     @property
     def port(self) -> int:
         """Where it listens on 127.0.0.1."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.unit.client.log_broker import LogBroker
 from tests.unit.client.scripted_broker import DROP, SILENCE, ScriptedBroker
+from tests.waiting import until
 
 from tidelog.client.addresses import Address
 from tidelog.client.blocking import BlockingCluster, BlockingConnection
@@ -119,6 +120,20 @@ def test_a_caller_that_takes_long_over_a_piece_loses_no_time_for_the_next(failur
         pieces.append(next(reader))  # It was on its way.
         passed_s = 2e6
         assert offsets_of([*pieces, *reader]) == list(range(60))
+
+
+def test_a_connection_that_the_broker_has_closed_meanwhile_is_opened_anew() -> None:
+    """Such as one that was not used for connections.max.idle.ms: what is asked once, of one broker, need not fail."""
+    with ScriptedBroker() as broker, cluster(broker) as client:
+        address = Address("127.0.0.1", broker.port)
+        connection = client.connection(address, time.monotonic() + 60)
+        assert client.connection(address, time.monotonic() + 60) is connection
+        broker.hang_up()
+        until(lambda: not connection.is_quiet)
+        request = messages.MetadataRequest(topics=[])
+        answer = client.run(client.routing.ask(address, request, client.routing.deadline()))
+        assert isinstance(answer, messages.MetadataResponse)
+        assert broker.connections == 2
 
 
 def test_old_brokers_are_read_by_topic_name() -> None:
