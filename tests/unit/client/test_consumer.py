@@ -563,7 +563,10 @@ async def test_a_fenced_instance_stops() -> None:
 @pytest.mark.parametrize(
     ("code", "text"),
     [
-        (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "no assignor in common with ours: range, cooperative-sticky"),
+        (
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            "no assignor in common with ours: range, cooperative-sticky; or it is a share group",
+        ),
         (ErrorCode.INVALID_SESSION_TIMEOUT, "session timeout of 45 s"),
         (ErrorCode.GROUP_MAX_SIZE_REACHED, "does not take this member: GROUP_MAX_SIZE_REACHED"),
     ],

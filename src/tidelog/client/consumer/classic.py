@@ -315,7 +315,9 @@ class ClassicMembership:
             case ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
                 names = ", ".join(self._assignors)
                 return KafkaError(
-                    code, f"the members of group '{self._group}' have no assignor in common with ours: {names}"
+                    code,
+                    f"the members of group '{self._group}' have no assignor in common with ours: {names}; or it is a"
+                    " share group",
                 )
             case ErrorCode.INVALID_SESSION_TIMEOUT:
                 return KafkaError(
