@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from sim.disk_faults import NEED_DESCRIPTORS
 from sim.plan import FaultKind
-from sim.workloads.examinations.guest import TOPIC_RESOURCE, NotNow
+from sim.workloads.examinations.guest import BACK_S, TOPIC_RESOURCE, NotNow
 from sim.world.disk import Fault
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -29,8 +29,6 @@ DELETED: Final = 3
 COMMITTED: Final = 5
 REFUSED_MAX: Final = 4
 SETTING: Final = {"retention.bytes": "123456"}
-BACK_S: Final = 60.0
-"""In which all brokers are back, and lead and follow as before."""
 
 
 async def power_cuts_take_nothing(guest: Guest) -> None:

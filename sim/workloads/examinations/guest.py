@@ -37,6 +37,8 @@ NUMBER: Final = 26
 SOON_S: Final = 8.0
 """In which brokers hear of what was changed, and do what a passed deadline asks for."""
 LOOK_S: Final = 0.1
+BACK_S: Final = 60.0
+"""In which brokers that were down are back, and what waits for them is done."""
 PRODUCE_MS_MAX: Final = 4_000
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4

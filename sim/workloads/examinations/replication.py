@@ -85,7 +85,7 @@ async def _ends_in_new_epoch(guest: Guest, partition: TopicPartition, first: int
 
 
 async def _ends(guest: Guest, partition: TopicPartition, current: int, epoch: int, end: int) -> None:
-    """Requires the leader of epoch `current` to say that `epoch` ends there, and nothing to those that know another."""
+    """Requires the leader of epoch `current` to say that `epoch` ends there, and to refuse clients of another."""
     found = await _ask_end(guest, partition, current, epoch)
     guest.expect(found.error_code, ErrorCode.NONE, f"the end of epoch {epoch}")
     told = (found.leader_epoch, found.end_offset)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from sim.checks.replicas import replica_of
-from sim.workloads.examinations.guest import PRODUCE_MS_MAX, TOPIC_RESOURCE, NotNow
+from sim.workloads.examinations.guest import BACK_S, PRODUCE_MS_MAX, TOPIC_RESOURCE, NotNow
 from tidelog.metadata.znodes import CONTROLLER
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 SETTING: Final = "retention.ms"
 PREFERRED: Final = 0
-BACK_S: Final = 60.0
-"""In which a broker is back, and what waits for it is done."""
 
 
 async def topics_begin_anew(guest: Guest) -> None:
@@ -63,7 +61,7 @@ async def topics_begin_anew(guest: Guest) -> None:
 
 
 async def deletions_go_on(guest: Guest) -> None:
-    """A topic of which a dead broker has a replica goes when that is back, whatever controller there is by then."""
+    """A topic of which a dead broker has a replica is deleted when the broker is back, by the next controller too."""
     store, plan = guest.cluster.store, guest.cluster.plan
     if store is None or plan.replication_factor < 2:
         return

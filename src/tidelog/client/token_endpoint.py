@@ -65,7 +65,7 @@ class IssuedTokens:
         wall: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`now` gives seconds that nobody sets, `wall` those of the wall clock, which tokens name their ends by.
+        """`now` gives seconds of a clock that cannot be set, `wall` those of the wall clock, as tokens name their ends.
         UnsupportedSecurity where what is trusted cannot be used."""
         self._endpoint = endpoint
         self._now = now

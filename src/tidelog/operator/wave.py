@@ -244,7 +244,7 @@ class Wave:
     def _tell_stalled(self, moves: Sequence[Judged], state: ClusterState) -> None:
         """Says once which brokers copy nothing from others, for as long as they do: nothing more can be asked of them.
 
-        Of brokers that keep their directories to themselves nobody knows.
+        A broker that does not describe its log directories is left out: its copies cannot be followed.
         """
         copies: dict[int, list[Copying]] = {}
         for each in moves:

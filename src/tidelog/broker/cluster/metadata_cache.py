@@ -90,7 +90,7 @@ class MetadataCache:
         image.apply(ControllerChanged(BrokerId(request.controller_id), ControllerEpoch(request.controller_epoch)))
         if self._update_brokers(request):
             self.layout_changes += 1
-            each_spared(self.on_brokers_changed)
+            run_each(self.on_brokers_changed)
         gone: list[TopicPartition] = []
         replaced: list[TopicPartition] = []
         for topic in request.topic_states:
@@ -217,11 +217,11 @@ class MetadataCache:
     def _tell_of_deleted(self) -> None:
         deleted, self._deleted_ids = frozenset(self._deleted_ids - {ZERO_TOPIC_ID}), set()
         if deleted:
-            each_spared(partial(tell, deleted) for tell in self.on_topics_deleted)
+            run_each(partial(tell, deleted) for tell in self.on_topics_deleted)
 
 
-def each_spared(steps: Iterable[Callable[[], object]]) -> None:
-    """Takes each step that follows from an update. An error that nothing foresaw is logged, and spares the other steps.
+def run_each(steps: Iterable[Callable[[], object]]) -> None:
+    """Runs each step that follows from an update. An error that nothing foresaw is logged, and spares the other steps.
 
     The update is taken in already: told again, it would change nothing, and nothing would follow from it.
     """
@@ -229,6 +229,7 @@ def each_spared(steps: Iterable[Callable[[], object]]) -> None:
         try:
             step()
         except Exception:
+            # A fault of this broker, in one step: without the others it would go by what was true before.
             logger.exception("metadata taken in, but a step that follows from them failed")
 
 

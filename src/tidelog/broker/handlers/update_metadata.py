@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.cluster.metadata_cache import each_spared
+from tidelog.broker.cluster.metadata_cache import run_each
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._between_brokers import require_controller
 from tidelog.controller.announcements import FULL_UPDATE
@@ -46,7 +46,7 @@ def handle(
         # One of that name may have been there before.
         former = [*gone, *(topic for topic in new if topic in known)]
         is_complete = request.type == FULL_UPDATE
-        each_spared(
+        run_each(
             [
                 lambda: node.partitions_deleted(deleted),
                 lambda: node.config_handler.topics_changed(new, former),

@@ -81,6 +81,7 @@ class ConfigHandler:
             if self._take_settings(resource, values):
                 self._configure_logs(None if resource.type is not ConfigResourceType.TOPIC else resource.name)
         except Exception:
+            # A fault of this broker, with one resource's settings.
             logger.exception("settings not taken in: of=%s", config_path(resource))
 
     def topics_changed(self, new: Iterable[str], gone: Iterable[str]) -> None:

@@ -251,6 +251,7 @@ class Leadership:
             try:
                 durable = self._disk_scheduler.folders_durable()
             except Exception as error:
+                # Not answered, the order would hold up all orders behind it for ever.
                 done.fail(error)
             else:
                 # A sync that fails takes its directory offline, which `_take_up` sees, or is to be done again.
@@ -260,6 +261,7 @@ class Leadership:
             try:
                 unsynced = settled.result()
             except Exception as error:
+                # The same, where a task of the disk's failed as nothing foresaw.
                 done.fail(error)
                 return
             wanted = deque(order for order in orders if order.topic_partition not in outcomes)

@@ -145,6 +145,7 @@ class ReplicaStops:
             except KafkaError as error:
                 logger.error("log not put aside: partition=%s error=%s", log.topic_partition, error)
             except Exception:
+                # A fault of this broker, with one log: the others are still to be put aside.
                 logger.exception("log not put aside: partition=%s", log.topic_partition)
         self._disk_scheduler.wake()
 
@@ -181,7 +182,7 @@ class ReplicaStops:
         return self.delete(Deletion(topic_partition, None if log is None else log.topic_id, broker_epoch))
 
     def delete(self, deletion: Deletion) -> ErrorCode:
-        """Deletes the log that the order names, if it is here; now or, where the disk refuses it for now, later."""
+        """Deletes the log that the order names, if this broker has it: at once, or later where the disk refuses."""
         topic_partition = deletion.topic_partition
         try:
             if self._logs.delete(topic_partition):
@@ -197,6 +198,7 @@ class ReplicaStops:
             logger.error("log not deleted: partition=%s error=%s", topic_partition, error)
             return error.code
         except Exception as error:
+            # A fault of this broker, with one log: the controller hears of it, and the log is deleted later.
             logger.exception("log not deleted: partition=%s", topic_partition)
             self._postponed.add_deletion(deletion, error)
             return ErrorCode.UNKNOWN_SERVER_ERROR
@@ -218,6 +220,7 @@ def one_by_one(
             topic_partition, outcome = carry_out(waiting.popleft())
             outcomes[topic_partition] = outcome
     except Exception as error:
+        # Not answered, the order would hold up all orders behind it for ever.
         done.fail(error)
         return
     if waiting:
