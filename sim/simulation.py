@@ -352,7 +352,11 @@ class Simulation:
         await until(lambda: not final.rotten(), lambda: f"not mended: {final.rotten()[:4]}", always)
         await until(lambda: not final.led_elsewhere(), lambda: "; ".join(final.led_elsewhere()), always)
         await until(lambda: not final.left_behind(), lambda: f"left behind: {final.left_behind()[:4]}", always)
-        await until(lambda: not final.left_in_store(), lambda: f"left in store: {final.left_in_store()[:4]}", always)
+        await until(
+            lambda: not final.left_in_store(self._reassigner),
+            lambda: f"left in store: {final.left_in_store(self._reassigner)[:4]}",
+            always,
+        )
         await final.check_topics(self._router("visitor"), self._administrator, self._reassigner)
         await within(applications.check_final(), SETTLE_S_MAX, "committed offsets are not told", always)
         self.cluster.checker.check()

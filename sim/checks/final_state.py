@@ -94,13 +94,15 @@ class FinalState:
             if (partition := partition_of(folder)) is not None and machine.broker_id not in assigned.get(partition, ())
         ]
 
-    def left_in_store(self) -> list[str]:
+    def left_in_store(self, reassigner: Reassigner | None) -> list[str]:
         """Nodes of topics that are deleted: their settings, which the next topic of the name would have."""
         store = self._cluster.store_history
         present = [path for path in store.paths() if store.now(path).stat is not None]
         topics = {path.rpartition("/")[2] for path in present if path.rpartition("/")[0] == TOPICS}
+        half_made = set() if reassigner is None else reassigner.half_made
         folder = f"{CONFIG}/{TOPIC_SETTINGS}/"
-        return [path for path in present if path.startswith(folder) and path.removeprefix(folder) not in topics]
+        explained = topics | half_made
+        return [path for path in present if path.startswith(folder) and path.removeprefix(folder) not in explained]
 
     def shown_offline(self) -> list[str]:
         """Replicas that some broker tells clients are offline; all brokers run, and all their directories work."""

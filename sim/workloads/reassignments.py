@@ -96,6 +96,8 @@ class Reassigner:
         """[topic] -> the id that it had last."""
         self._topics: dict[str, int | None] = {}
         """[a tool's topic] -> how many partitions it must have in the end; 0: it is gone; None: not known."""
+        self.half_made: set[str] = set()
+        """Topics whose creation by a tool was cut short: their settings may be in the store without them."""
         self.done = 0
         """Reassignments that were accepted."""
         self.stopping = False
@@ -313,9 +315,11 @@ class Reassigner:
             return
         name = f"tool-{len(self._topics)}"
         self._topics[name] = None
+        self.half_made.add(name)
         await store.create(f"/config/topics/{name}", b'{"version":1,"config":{"segment.bytes":"4000"}}')
         await store.create(topic_path(name), self._node({"0": list(self._target())}))
         self._topics[name] = 1
+        self.half_made.remove(name)
         self._cluster.trace.record("topic_by_tool", name)
 
     async def _delete(self, store: SimulatedStore, name: str) -> None:

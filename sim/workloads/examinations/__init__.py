@@ -100,22 +100,22 @@ async def examine(
     if cluster.plan.flushes and seed % POWER_CUT_TURNS == 0:
         chosen.append(power_cuts_take_nothing)
 
-    def make_guest(name: str, own: SeededRandom) -> Guest:
-        return Guest(name, make_router, administrator, cluster, own, processes)
+    def make_guest(name: str, attempt: int) -> Guest:
+        own = random.stream(f"{name} {attempt}")
+        return Guest(f"{name}-{attempt}", attempt, make_router, administrator, cluster, own, processes)
 
     for examination in chosen:
-        await _examine(examination, make_guest, random, trace)
+        await _examine(examination, make_guest, trace)
 
 
 async def _examine(
     examination: Callable[[Guest], Awaitable[None]],
-    make_guest: Callable[[str, SeededRandom], Guest],
-    random: SeededRandom,
+    make_guest: Callable[[str, int], Guest],
     trace: Trace,
 ) -> None:
     name = examination.__name__.replace("_", "-")
     for attempt in range(TRIES):
-        guest = make_guest(f"{name}-{attempt}", random.stream(f"{name} {attempt}"))
+        guest = make_guest(name, attempt)
         try:
             await examination(guest)
             trace.record("examined", name, attempt)

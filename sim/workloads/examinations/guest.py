@@ -76,14 +76,16 @@ class Guest:
     def __init__(
         self,
         name: str,
+        attempt: int,
         make_router: Callable[[str], Router],
         administrator: Administrator,
         cluster: Cluster,
         random: SeededRandom,
         processes: list[Process],
     ) -> None:
-        """`processes` are closed when the run is over."""
+        """`attempt`: how often the examination was made before. `processes` are closed when the run is over."""
         self.name = name
+        self.attempt = attempt
         self.cluster = cluster
         self.random = random
         self._make_router = make_router
