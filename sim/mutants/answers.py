@@ -419,4 +419,25 @@ ANSWER_MUTANTS: Final = (
         "node.replicas.leader(topic_partition)",
         "OffsetForLeaderEpoch is answered whatever leader epoch the client knows (KIP-320)",
     ),
+    Mutant(
+        "read-topics-expire",
+        "coordinator.groups.offsets",
+        "                    and not group.is_subscribed(topic)\n                    and _is_expired",
+        "                    and _is_expired",
+        "committed offsets of topics that members read expire",
+    ),
+    Mutant(
+        "topic-unclean-setting-ignored",
+        "controller.elections",
+        '    return turn.settings.unclean_leader_election_enable if value is None else value.lower() == "true"\n',
+        "    return turn.settings.unclean_leader_election_enable\n",
+        "unclean.leader.election.enable of a topic is ignored",
+    ),
+    Mutant(
+        "empty-groups-stay",
+        "coordinator.groups.offsets",
+        "                result.writes.extend(group.tombstones())\n        result.replies",
+        "                pass\n        result.replies",
+        "a group whose last offset has expired stays",
+    ),
 )

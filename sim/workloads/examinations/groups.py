@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sim.workloads.classic_members import PROTOCOL, encode_subscription
+from sim.workloads.examinations.classic_group import REBALANCE_MS, ClassicGroup, ClassicMember
 from sim.workloads.examinations.guest import NotNow
 from tidelog.model.errors import ErrorCode
 from tidelog.protocol import messages
@@ -18,10 +17,7 @@ if TYPE_CHECKING:
     from sim.workloads.examinations.guest import Guest
     from tidelog.model.identifiers import TopicPartition
 
-SESSION_MS: Final = 6_000
-"""Longer than a coordinator is away."""
 SHORT_SESSION_MS: Final = 1_500
-REBALANCE_MS: Final = 1_000
 LONG_REBALANCE_MS: Final = 6_000
 """Of a group whose leader takes its time."""
 LATE: Final = 1.2
@@ -29,7 +25,6 @@ LATE: Final = 1.2
 FIRST_S: Final = 0.03
 """By which one member is earlier than the other, so that it is the leader as a rule."""
 BEAT_S: Final = 0.3
-JOIN_S_MAX: Final = 15.0
 NOTE_LENGTH_MAX: Final = 4096
 """offset.metadata.max.bytes"""
 INSTANCE: Final = "here to stay"
@@ -37,125 +32,10 @@ RESTART_CHANCE: Final = 0.7
 """Of the coordinator, in the middle."""
 
 
-@dataclass(slots=True)
-class _Member:
-    """A member of the group, and where its requests go."""
-
-    coordinator: Coordinator
-    instance: str | None = None
-    session_ms: int = SESSION_MS
-    rebalance_ms: int = REBALANCE_MS
-    member_id: str = ""
-    generation: int = -1
-    leader: str = ""
-    assignment: bytes = b""
-    others: tuple[str, ...] = ()
-
-
-class _Group:
-    """The questions of this examination."""
-
-    def __init__(self, guest: Guest, name: str, topic: str) -> None:
-        self.guest = guest
-        self.name = name
-        self._subscription = encode_subscription([topic])
-
-    def member(self, instance: str | None = None, session_ms: int = SESSION_MS) -> _Member:
-        return _Member(self.guest.group(self.name, self.guest.another()), instance, session_ms)
-
-    async def join(self, member: _Member) -> None:
-        response = await self.ask_to_join(member)
-        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            member.member_id = response.member_id
-            await self.join(member)
-            return
-        self.guest.expect(response.error_code, ErrorCode.NONE, "JoinGroup")
-        member.member_id, member.generation = response.member_id, response.generation_id
-        member.leader = response.leader
-        member.others = tuple(each.member_id for each in response.members)
-
-    async def ask_to_join(self, member: _Member) -> Any:
-        """One JoinGroup's answer; the first one of a member gives it an id and nothing else."""
-        request = messages.JoinGroupRequest(
-            group_id=self.name,
-            session_timeout_ms=member.session_ms,
-            rebalance_timeout_ms=member.rebalance_ms,
-            member_id=member.member_id,
-            group_instance_id=member.instance,
-            protocol_type="consumer",
-            protocols=[messages.JoinGroupRequest.JoinGroupRequestProtocol(name=PROTOCOL, metadata=self._subscription)],
-        )
-        return await member.coordinator.ask(ApiKey.JOIN_GROUP, request, timeout_s=JOIN_S_MAX)
-
-    async def sync(self, member: _Member) -> None:
-        """Its assignment; the leader gives each member what says whose it is."""
-        response = await self.ask_to_sync(member)
-        self.guest.expect(response.error_code, ErrorCode.NONE, "SyncGroup")
-        member.assignment = bytes(response.assignment)
-
-    async def ask_to_sync(self, member: _Member) -> Any:
-        """One SyncGroup's answer."""
-        kind = messages.SyncGroupRequest
-        told = [kind.SyncGroupRequestAssignment(member_id=each, assignment=each.encode()) for each in member.others]
-        request = kind(
-            group_id=self.name,
-            generation_id=member.generation,
-            member_id=member.member_id,
-            group_instance_id=member.instance,
-            protocol_type="consumer",
-            protocol_name=PROTOCOL,
-            assignments=told,
-        )
-        return await member.coordinator.ask(ApiKey.SYNC_GROUP, request, timeout_s=JOIN_S_MAX)
-
-    async def beat(self, member: _Member, **changed: Any) -> ErrorCode:
-        said = {
-            "generation_id": member.generation,
-            "member_id": member.member_id,
-            "group_instance_id": member.instance,
-            **changed,
-        }
-        response = await member.coordinator.ask(ApiKey.HEARTBEAT, messages.HeartbeatRequest(group_id=self.name, **said))
-        self.guest.check(response.error_code)
-        return ErrorCode(response.error_code)
-
-    async def expect_beat(self, member: _Member, wanted: ErrorCode, told: str, **changed: Any) -> None:
-        code = await self.beat(member, **changed)
-        self.guest.holds(code is wanted, f"a heartbeat {told} is answered {code.name}, and not {wanted.name}")
-
-    async def leave(self, member: _Member) -> None:
-        identity = messages.LeaveGroupRequest.MemberIdentity(
-            member_id=member.member_id, group_instance_id=member.instance
-        )
-        request = messages.LeaveGroupRequest(group_id=self.name, members=[identity])
-        response = await member.coordinator.ask(ApiKey.LEAVE_GROUP, request)
-        self.guest.expect(response.error_code, ErrorCode.NONE, "LeaveGroup")
-
-    async def described(self, coordinator: Coordinator) -> Any:
-        response = await coordinator.ask(ApiKey.DESCRIBE_GROUPS, messages.DescribeGroupsRequest(groups=[self.name]))
-        (found,) = response.groups
-        self.guest.expect(found.error_code, ErrorCode.NONE, "DescribeGroups")
-        return found
-
-    async def expect_listed(self, coordinator: Coordinator, state: str) -> None:
-        """It is among the groups of its state, and of no other."""
-        for wanted in ("Stable", "Empty"):
-            request = messages.ListGroupsRequest(states_filter=[wanted])
-            response = await coordinator.ask(ApiKey.LIST_GROUPS, request)
-            found = {each.group_id: each.group_state for each in response.groups}
-            is_right = (self.name in found) == (wanted == state) and set(found.values()) <= {wanted}
-            self.guest.holds(is_right, f"it is {state}, and ListGroups of {wanted} gives {found}")
-
-    async def delete(self, coordinator: Coordinator) -> ErrorCode:
-        response = await coordinator.ask(ApiKey.DELETE_GROUPS, messages.DeleteGroupsRequest(groups_names=[self.name]))
-        self.guest.check(response.results[0].error_code)
-        return ErrorCode(response.results[0].error_code)
-
-
 async def classic_groups_are_kept(guest: Guest) -> None:
     """A coordinator describes a group with a static member, refuses wrong requests, and removes silent members."""
     partition = await guest.topic()
-    group = _Group(guest, f"{partition.topic}-group", partition.topic)
+    group = ClassicGroup(guest, f"{partition.topic}-group", partition.topic)
     dynamic, static = group.member(), group.member(INSTANCE)
     await asyncio.gather(group.join(dynamic), group.join(static))
     if dynamic.generation != static.generation:
@@ -189,13 +69,13 @@ async def classic_groups_are_kept(guest: Guest) -> None:
 async def sessions_end(guest: Guest) -> None:
     """A member that is silent is put out when its session ends, and the others hear of it; no sooner."""
     partition = await guest.topic()
-    await _session_ends(guest, _Group(guest, f"{partition.topic}-group", partition.topic))
-    await _session_ends_late(guest, _Group(guest, f"{partition.topic}-late-group", partition.topic))
-    await _unused_ids_expire(guest, _Group(guest, f"{partition.topic}-id-group", partition.topic))
-    await _waiting_members_hear(guest, _Group(guest, f"{partition.topic}-sync-group", partition.topic))
+    await _session_ends(guest, ClassicGroup(guest, f"{partition.topic}-group", partition.topic))
+    await _session_ends_late(guest, ClassicGroup(guest, f"{partition.topic}-late-group", partition.topic))
+    await _unused_ids_expire(guest, ClassicGroup(guest, f"{partition.topic}-id-group", partition.topic))
+    await _waiting_members_hear(guest, ClassicGroup(guest, f"{partition.topic}-sync-group", partition.topic))
 
 
-async def _session_ends(guest: Guest, group: _Group) -> None:
+async def _session_ends(guest: Guest, group: ClassicGroup) -> None:
     silent, lasting = await _two(guest, group)
     heard_ms = guest.now_ms()
     await asyncio.gather(group.sync(silent), group.sync(lasting))
@@ -214,7 +94,7 @@ async def _session_ends(guest: Guest, group: _Group) -> None:
         await _is_put_out(guest, group, silent, lasting, heard_ms)
 
 
-async def _session_ends_late(guest: Guest, group: _Group) -> None:
+async def _session_ends_late(guest: Guest, group: ClassicGroup) -> None:
     """While a member waits for its assignment its session does not run: it begins when the member has that."""
     silent, lasting = await _two(guest, group)
     heard_ms = guest.now_ms()
@@ -226,7 +106,7 @@ async def _session_ends_late(guest: Guest, group: _Group) -> None:
     await _is_put_out(guest, group, silent, lasting, heard_ms)
 
 
-async def _unused_ids_expire(guest: Guest, group: _Group) -> None:
+async def _unused_ids_expire(guest: Guest, group: ClassicGroup) -> None:
     """An id that was given out and never used holds up no rebalance once the session would have ended."""
     loop = asyncio.get_running_loop()
     lasting, other = group.member(), group.member()
@@ -251,7 +131,7 @@ async def _unused_ids_expire(guest: Guest, group: _Group) -> None:
     await group.leave(lasting)
 
 
-async def _waiting_members_hear(guest: Guest, group: _Group) -> None:
+async def _waiting_members_hear(guest: Guest, group: ClassicGroup) -> None:
     """A member that waits for its assignment is told when another one joins, and does not wait on."""
     members = [group.member(), group.member()]
     for member in members:
@@ -273,7 +153,7 @@ async def _waiting_members_hear(guest: Guest, group: _Group) -> None:
         await group.leave(member)
 
 
-async def _two(guest: Guest, group: _Group) -> tuple[_Member, _Member]:
+async def _two(guest: Guest, group: ClassicGroup) -> tuple[ClassicMember, ClassicMember]:
     """A member with a short session, and one that leads its generation, as a rule."""
     silent, lasting = group.member(session_ms=SHORT_SESSION_MS), group.member()
     lasting.rebalance_ms = LONG_REBALANCE_MS
@@ -285,7 +165,9 @@ async def _two(guest: Guest, group: _Group) -> tuple[_Member, _Member]:
     return silent, lasting
 
 
-async def _is_put_out(guest: Guest, group: _Group, silent: _Member, lasting: _Member, heard_ms: int) -> None:
+async def _is_put_out(
+    guest: Guest, group: ClassicGroup, silent: ClassicMember, lasting: ClassicMember, heard_ms: int
+) -> None:
     """`heard_ms`: when the silent member may have been heard of last."""
     code = await group.beat(lasting)
     if code is not ErrorCode.NONE:
@@ -300,7 +182,7 @@ async def _is_put_out(guest: Guest, group: _Group, silent: _Member, lasting: _Me
     await group.leave(lasting)
 
 
-async def _commits(guest: Guest, group: _Group, member: _Member, partition: TopicPartition) -> None:
+async def _commits(guest: Guest, group: ClassicGroup, member: ClassicMember, partition: TopicPartition) -> None:
     async def commit(offset: int, metadata: str = "", **said: Any) -> ErrorCode:
         said = {"generation": member.generation, "member_id": member.member_id, **said}
         return await guest.commit(member.coordinator, group.name, partition, offset, metadata=metadata, **said)
@@ -321,7 +203,9 @@ async def _commits(guest: Guest, group: _Group, member: _Member, partition: Topi
     )
 
 
-async def _delete_offset(guest: Guest, group: _Group, coordinator: Coordinator, partition: TopicPartition) -> ErrorCode:
+async def _delete_offset(
+    guest: Guest, group: ClassicGroup, coordinator: Coordinator, partition: TopicPartition
+) -> ErrorCode:
     kind = messages.OffsetDeleteRequest
     places = [kind.OffsetDeleteRequestPartition(partition_index=partition.partition)]
     request = kind(group_id=group.name, topics=[kind.OffsetDeleteRequestTopic(name=partition.topic, partitions=places)])
@@ -330,14 +214,16 @@ async def _delete_offset(guest: Guest, group: _Group, coordinator: Coordinator, 
     return ErrorCode(response.topics[0].partitions[0].error_code)
 
 
-async def _expect_committed(guest: Guest, group: _Group, coordinator: Coordinator, partition: TopicPartition) -> None:
+async def _expect_committed(
+    guest: Guest, group: ClassicGroup, coordinator: Coordinator, partition: TopicPartition
+) -> None:
     for asked in (partition, None):
         found = await guest.offset_of(coordinator, group.name, asked)
         told = {each: (value.committed_offset, value.metadata) for each, value in found.items()}
         guest.holds(told == {partition: (7, "seven")}, f"7 was committed, and OffsetFetch gives {told}")
 
 
-async def _static_returns(guest: Guest, group: _Group, static: _Member) -> None:
+async def _static_returns(guest: Guest, group: ClassicGroup, static: ClassicMember) -> None:
     """A static member's next process gets what it had, without a rebalance, and its former one is fenced."""
     former = group.member(INSTANCE)
     former.member_id, former.generation = static.member_id, static.generation
@@ -361,7 +247,7 @@ async def _static_returns(guest: Guest, group: _Group, static: _Member) -> None:
 
 
 async def _coordinator_dies(
-    guest: Guest, group: _Group, dynamic: _Member, static: _Member, partition: TopicPartition
+    guest: Guest, group: ClassicGroup, dynamic: ClassicMember, static: ClassicMember, partition: TopicPartition
 ) -> None:
     """The next coordinator knows all that the one before has told."""
     before = await group.described(dynamic.coordinator)
@@ -372,7 +258,7 @@ async def _coordinator_dies(
     await _expect_committed(guest, group, dynamic.coordinator, partition)
 
 
-async def _replace_coordinator(guest: Guest, group: _Group, *members: _Member) -> Any:
+async def _replace_coordinator(guest: Guest, group: ClassicGroup, *members: ClassicMember) -> Any:
     """Kills the coordinator; how the next one describes the group."""
     guest.machine(members[0].coordinator.broker).kill()
     for member in members:
@@ -409,7 +295,7 @@ def _as_told(found: Any) -> object:
     return found.group_state, found.protocol_type, found.protocol_data, sorted(members, key=repr)
 
 
-async def _until_news(group: _Group, member: _Member) -> ErrorCode:
+async def _until_news(group: ClassicGroup, member: ClassicMember) -> ErrorCode:
     """The first other answer to a member's heartbeats than that all is well.
 
     NotNow where it came so late that a rebalance may have begun and passed without the member.
@@ -429,7 +315,7 @@ async def _until_news(group: _Group, member: _Member) -> ErrorCode:
     return code
 
 
-async def _ends(guest: Guest, group: _Group, coordinator: Coordinator, partition: TopicPartition) -> None:
+async def _ends(guest: Guest, group: ClassicGroup, coordinator: Coordinator, partition: TopicPartition) -> None:
     found = await group.described(coordinator)
     guest.holds(found.group_state == "Empty" and not found.members, f"a group without members is {found.group_state}")
     await group.expect_listed(coordinator, "Empty")

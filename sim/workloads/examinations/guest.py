@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sim.workloads.client import Leader, Router
     from sim.world.process import Process
     from sim.world.randomness import SeededRandom
+    from tidelog.metadata.znodes import PartitionState
     from tidelog.records.batch import BatchHeader
 
 NUMBER: Final = 26
@@ -39,11 +40,15 @@ SOON_S: Final = 8.0
 LOOK_S: Final = 0.1
 BACK_S: Final = 60.0
 """In which brokers that were down are back, and what waits for them is done."""
+AWAY_S: Final = 30.0
+"""In which sessions of killed brokers end, and partitions do without them."""
 PRODUCE_MS_MAX: Final = 4_000
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 """With an empty name: all brokers."""
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+LAST_WITH_RETENTION: Final = 4
+"""Of OffsetCommit."""
 
 PASSING: Final = frozenset(
     {
@@ -167,11 +172,13 @@ class Guest:
 
     # Topics.
 
-    async def topic(self, configs: Mapping[str, str] | None = None, partitions: int = 1) -> TopicPartition:
+    async def topic(
+        self, configs: Mapping[str, str] | None = None, partitions: int = 1, replication_factor: int | None = None
+    ) -> TopicPartition:
         """A new topic, known on all brokers; its first partition."""
         self._numbers += 1
         name = f"{self.name}.{self._numbers}"
-        code = await self._administrator.create(name, partitions, configs or {})
+        code = await self._administrator.create(name, partitions, configs or {}, replication_factor)
         if code is not ErrorCode.NONE:
             raise NotNow(code.name)
         await self.known_everywhere(name, partitions)
@@ -215,6 +222,14 @@ class Guest:
         resource = kind.AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=configs)
         response = await self.router.ask_any(ApiKey.INCREMENTAL_ALTER_CONFIGS, kind(resources=[resource]))
         self.expect(response.responses[0].error_code, ErrorCode.NONE, f"an alteration of {name or 'all brokers'}")
+
+    def state(self, partition: TopicPartition) -> PartitionState:
+        """As the store has it."""
+        states = self.cluster.states
+        state = None if states is None else states.state(partition)
+        if state is None:
+            raise NotNow(f"{partition} has no state")
+        return state
 
     # Records.
 
@@ -388,8 +403,9 @@ class Guest:
         generation: int = -1,
         member_id: str = "",
         metadata: str = "",
+        retention_ms: int | None = None,
     ) -> ErrorCode:
-        """What is said to an OffsetCommit."""
+        """What is said to an OffsetCommit; to one of an old client where a time is given after which it expires."""
         kind = messages.OffsetCommitRequest
         committed = kind.OffsetCommitRequestPartition(
             partition_index=partition.partition, committed_offset=offset, committed_metadata=metadata
@@ -399,8 +415,10 @@ class Guest:
             generation_id_or_member_epoch=generation,
             member_id=member_id,
             topics=[kind.OffsetCommitRequestTopic(name=partition.topic, partitions=[committed])],
+            retention_time_ms=-1 if retention_ms is None else retention_ms,
         )
-        response = await coordinator.ask(ApiKey.OFFSET_COMMIT, request)
+        version = None if retention_ms is None else LAST_WITH_RETENTION
+        response = await coordinator.ask(ApiKey.OFFSET_COMMIT, request, version=version)
         code = ErrorCode(response.topics[0].partitions[0].error_code)
         self.check(code)
         return code

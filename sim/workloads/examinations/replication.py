@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from sim.checks.settings import settings_that_differ
-from sim.workloads.examinations.guest import NotNow
+from sim.workloads.examinations.guest import AWAY_S
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import LATEST_TIMESTAMP
 from tidelog.protocol import messages
@@ -18,11 +18,7 @@ from tidelog.storage.file_names import LOG, LOG_START_CHECKPOINT, segment_file
 
 if TYPE_CHECKING:
     from sim.workloads.examinations.guest import Guest
-    from tidelog.metadata.znodes import PartitionState
     from tidelog.model.identifiers import TopicPartition
-
-AWAY_S: Final = 30.0
-"""In which sessions of killed brokers end, and partitions do without them."""
 
 
 async def records_pass_dead_followers(guest: Guest) -> None:
@@ -30,7 +26,7 @@ async def records_pass_dead_followers(guest: Guest) -> None:
     if guest.cluster.plan.replication_factor < 2:
         return
     partition = await guest.topic({"min.insync.replicas": "1"})
-    state = _state(guest, partition)
+    state = guest.state(partition)
     followers = [guest.machine(id) for id in state.isr if id != state.leader]
     with contextlib.ExitStack() as away:
         for machine in followers:
@@ -55,9 +51,9 @@ async def epochs_are_told(guest: Guest) -> None:
         return
     partition = await guest.topic()
     await guest.written(partition, guest.batch([b"a", b"b", b"c"]))
-    first = _state(guest, partition).leader_epoch
+    first = guest.state(partition).leader_epoch
     await _ends(guest, partition, first, first, 3)
-    machine = guest.machine(_state(guest, partition).leader)
+    machine = guest.machine(guest.state(partition).leader)
     with guest.cluster.kept_down(machine):
         await machine.stop()
         if guest.cluster.plan.replication_factor > 1:
@@ -65,14 +61,14 @@ async def epochs_are_told(guest: Guest) -> None:
     await _ends_in_new_epoch(guest, partition, first)
     await guest.written(partition, guest.batch([b"d", b"e"]))
     await guest.delete_records(partition, 4)
-    latest = _state(guest, partition).leader_epoch
+    latest = guest.state(partition).leader_epoch
     await _ends(guest, partition, latest, first, 4)
     await _ends(guest, partition, latest, latest, 5)
 
 
 async def _ends_in_new_epoch(guest: Guest, partition: TopicPartition, first: int) -> None:
     async def is_told() -> bool:
-        state = _state(guest, partition)
+        state = guest.state(partition)
         if state.leader < 0 or state.leader_epoch == first:
             return False
         with contextlib.suppress(OSError):  # Not every broker knows of it yet.
@@ -98,7 +94,7 @@ async def _ends(guest: Guest, partition: TopicPartition, current: int, epoch: in
             continue
         found = await _ask_end(guest, partition, other, epoch)
         code = ErrorCode(found.error_code)
-        if _state(guest, partition).leader_epoch == current:
+        if guest.state(partition).leader_epoch == current:
             guest.holds(code is wanted, f"{partition} is led in {current}; one that knows {other} hears {code.name}")
 
 
@@ -125,7 +121,7 @@ async def deletions_are_durable(guest: Guest) -> None:
             # Followers may be just about to fetch, or to wait.
             await asyncio.sleep(guest.random.between(0, 0.6))
         await guest.delete_records(partition, offset)
-        for id in _state(guest, partition).isr:
+        for id in guest.state(partition).isr:
             machine = guest.machine(id)
             checkpoint = f"{machine.folder_of(partition).rpartition('/')[0]}/{LOG_START_CHECKPOINT}"
             begins = decode_offsets(machine.disk.durable(checkpoint) or b"0\n0\n").get(partition, 0)
@@ -150,17 +146,8 @@ async def flushes_are_obeyed(guest: Guest) -> None:
     await guest.comes(is_known, f"not each broker knows the settings of {partition.topic}")
     for _ in range(3):
         end = 1 + await guest.written(partition, guest.batch([b"a record"]))
-        for id in _state(guest, partition).isr:
+        for id in guest.state(partition).isr:
             machine = guest.machine(id)
             log = machine.disk.durable(f"{machine.folder_of(partition)}/{segment_file(0, LOG)}") or b""
             kept = max((header.next_offset for _, header in iterate_headers(log)), default=0)
             guest.holds(kept >= end, f"{partition} is acknowledged to {end}, and {machine.name} would keep {kept}")
-
-
-def _state(guest: Guest, partition: TopicPartition) -> PartitionState:
-    """As the store has it."""
-    states = guest.cluster.states
-    state = None if states is None else states.state(partition)
-    if state is None:
-        raise NotNow(f"{partition} has no state")
-    return state
