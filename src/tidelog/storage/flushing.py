@@ -103,6 +103,10 @@ class Durability:
         noted = self._unsynced_from
         self._unsynced_from = closed.base_offset if noted is None else min(noted, closed.base_offset)
 
+    def is_closing_flushed(self, closed: Segment) -> bool:
+        """Whether what the roll that closed a segment has written is durable: its indexes, and a snapshot."""
+        return self._unsynced_from is None or closed.base_offset < self._unsynced_from
+
     def all_synced(self, log_end_offset: int) -> None:
         """Every file is durable."""
         self.flushed_offset = self.all_synced_to = Offset(log_end_offset)

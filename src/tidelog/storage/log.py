@@ -44,6 +44,7 @@ from tidelog.storage.producer_recovery import take_snapshot_soon, write_pending
 from tidelog.storage.producer_state import AppendOrigin, ProducerUpdate
 from tidelog.storage.retention import discard, expired_count
 from tidelog.storage.segment import Segment
+from tidelog.storage.segment_order import floor_index
 from tidelog.storage.tasks import SimpleTask
 
 if TYPE_CHECKING:
@@ -419,6 +420,9 @@ class Log(DurableLog):
             if state.pending_snapshot is pending and self.holds_segment(pending.offset):
                 state.pending_snapshot = None
                 self._write_snapshot(pending)
+                # A flush may have come before it: one more makes it durable.
+                self.durability.rolled(self.segments[floor_index(self.segments, pending.offset - 1)])
+                self.folder.owner.flush_wanted(self.topic_partition)
 
         return SimpleTask(f"producers of {self.topic_partition}", run, finish)
 
@@ -513,6 +517,10 @@ class Log(DurableLog):
                 return 0
             if count == len(self.segments):
                 self._roll(self.log_end_offset, now_ms)
+            if not self.producers.is_empty:
+                # When their batches are gone the snapshot alone tells of producers: the flush that a roll asks for
+                # makes it durable first.
+                count = sum(map(self.durability.is_closing_flushed, self.segments[:count]))
             self.folder.finish_steps()
             for segment in self.segments[:count]:
                 # The oldest first, each for itself: the log is whole between any two.

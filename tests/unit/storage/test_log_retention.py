@@ -6,11 +6,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.storage.support import NOW_MS, TP, StandingClock, batch, fill, names, open_log, open_manager, read_all
+from tests.unit.storage.support import (
+    NOW_MS,
+    TP,
+    FaultyDisk,
+    StandingClock,
+    batch,
+    fill,
+    names,
+    open_log,
+    open_manager,
+    read_all,
+)
 
 from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.storage.file_names import LOG, SNAPSHOT, segment_file
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
+from tidelog.storage.producer_recovery import SNAPSHOT_AT_ONCE_MAX
 from tidelog.storage.tasks import run_now
 
 pytestmark = pytest.mark.row("R34")
@@ -56,6 +69,26 @@ def test_the_active_segment_is_rolled_when_it_must_go_too(tmp_path: Path) -> Non
     assert log.delete_old_segments(NOW_MS + 10**9) == 0, "an empty segment is no reason to roll again"
     fill(log, 1)
     assert [record.offset for record in read_all(log)] == [5]
+
+
+@pytest.mark.parametrize("producers", [1, SNAPSHOT_AT_ONCE_MAX + 1])
+def test_a_snapshot_of_producers_is_durable_before_their_batches_go(tmp_path: Path, producers: int) -> None:
+    """Else a power cut could leave neither, and a batch that is sent again would stand in the log twice."""
+    disk = FaultyDisk()
+    manager, log = open_log(tmp_path, disk=disk, config=LogConfig(retention_ms=1000))
+    for producer in range(producers):
+        sent = batch(b"v", producer_id=producer, producer_epoch=0, base_sequence=0)
+        log.append(sent, leader_epoch=0, now_ms=NOW_MS)
+    replicated(log)
+    disk.operations.clear()
+    assert log.delete_old_segments(NOW_MS + 5000) == 0
+    assert len(log.segments) == 2
+    for _ in range(2):  # The flush that the roll asked for, and one that a snapshot of many producers asks for.
+        manager.maintenance.run_due(0)
+    assert log.delete_old_segments(NOW_MS + 5000) == 1
+    happened = [(operation, Path(path).name) for operation, path in disk.operations]
+    snapshot = segment_file(log.log_start_offset, SNAPSHOT)
+    assert happened.index(("fsync", snapshot)) < happened.index(("rename", segment_file(0, LOG)))
 
 
 @pytest.mark.parametrize(("retention", "removed"), [(5, 1), (6, 1), (7, 0), (1, 3)])
