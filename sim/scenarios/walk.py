@@ -319,6 +319,9 @@ class LogWalk(LogScenario):
         limits = replace(self.config, retention_bytes=limit if by_size else -1, retention_ms=-1 if by_size else limit)
         self._manager.set_config(log.topic_partition, limits)
         log.delete_old_segments(now_ms)
+        if log.log_start_offset != start and (task := log.flush_task()) is not None:
+            run_now(task)  # Until then the snapshots of producers at closed segments' ends are not durable.
+            log.delete_old_segments(now_ms)
         self._manager.set_config(log.topic_partition, self.config)
         told = f"{limit} bytes" if by_size else f"{limit} ms"
         require(6, log.log_start_offset == start, f"{log}: retention of {told} is to have it begin at {start}")

@@ -321,7 +321,7 @@ class Execution:
                 return
             if waited >= self._requests.patience_s:
                 names = ", ".join(map(str, [*(each.move.key for each in under_way), *reordered][:10]))
-                self._around.say(f"these could not be cancelled and go on: {names}")
+                self._around.say(f"these could not be cancelled and go on, without a throttle: {names}")
                 return
             cancelled = [each.move.key for each in under_way if target_of(state, each.move.key) is not None]
             yield from self._requests.alter(dict.fromkeys(cancelled))
