@@ -11,18 +11,16 @@ from sim.checks.committed_answers import CommittedAnswers
 from sim.checks.group_history import GroupHistory
 from sim.checks.share_history import ShareHistory
 from sim.checks.transaction_history import TransactionHistory
-from sim.cluster import OFFSETS_PARTITIONS, SHARE_LOCK_MS
+from sim.cluster import SHARE_LOCK_MS
 from sim.plan import MEMBERS, SUBSCRIBED, FaultKind
 from sim.workloads.classic_members import ClassicMember
 from sim.workloads.committed_reader import CommittedReader
 from sim.workloads.consumer_members import ConsumerMember
-from sim.workloads.coordination import PAUSE_S, committed_offsets, watch_offsets
+from sim.workloads.coordination import PAUSE_S, committed_offsets, coordinated_by, watch_offsets
 from sim.workloads.lasting_member import LastingMember
 from sim.workloads.share_members import ShareMember
 from sim.workloads.transactions import TransactionalProducer
-from tidelog.coordinator.partitions import partition_for
 from tidelog.model.identifiers import TopicId, TopicPartition
-from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
@@ -278,11 +276,6 @@ class Applications:
                         self._topic_ids[topic.name] = TopicId(bytes(topic.topic_id))
             await asyncio.sleep(PAUSE_S)
         router.close()
-
-
-def coordinated_by(group: str) -> TopicPartition:
-    """The group's partition of `__consumer_offsets`."""
-    return TopicPartition(CONSUMER_OFFSETS_TOPIC, partition_for(group, OFFSETS_PARTITIONS))
 
 
 def _leader(cluster: Cluster, partition: TopicPartition) -> int | None:

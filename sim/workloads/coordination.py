@@ -11,8 +11,11 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from sim.checks.group_history import NOTHING
+from sim.cluster import OFFSETS_PARTITIONS, TRANSACTION_PARTITIONS
+from tidelog.coordinator.partitions import partition_for
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import NO_LEADER, TopicPartition
+from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
@@ -40,6 +43,13 @@ class KeyType(IntEnum):
     TRANSACTION = 1
 
 
+def coordinated_by(key: str, key_type: KeyType = KeyType.GROUP) -> TopicPartition:
+    """The key's partition of `__consumer_offsets` or `__transaction_state`: its leader is the coordinator."""
+    if key_type is KeyType.GROUP:
+        return TopicPartition(CONSUMER_OFFSETS_TOPIC, partition_for(key, OFFSETS_PARTITIONS))
+    return TopicPartition(TRANSACTION_STATE_TOPIC, partition_for(key, TRANSACTION_PARTITIONS))
+
+
 NOT_THE_COORDINATOR = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
@@ -62,6 +72,11 @@ class Coordinator:
         self._key_type = key_type
         self._key = key
         self._broker: int = NO_LEADER
+
+    @property
+    def partition(self) -> TopicPartition:
+        """The one whose leader it is."""
+        return coordinated_by(self._key, self._key_type)
 
     async def ask(self, api: ApiKey, message: Message, *, timeout_s: float = 6.0, version: int | None = None) -> Any:
         """The answer of the coordinator. OSError or TimeoutError where there is none: it is looked for again."""

@@ -131,8 +131,8 @@ class Instance:
         self.transaction: Transaction | None = None
         self._began_at = 0.0
         self._asked_deposed = False
-        """Whether the last one that was written to leads no more. It may ask a coordinator that is none any more, which
-        knows the former epoch; Java's producer aborts, and goes on."""
+        """Whether the last one that was written to leads no more, or the last coordinator that was asked is none any
+        more, and does not know. It may ask a coordinator that knows the former epoch, or be that."""
 
     @property
     def is_young(self) -> bool:
@@ -481,6 +481,7 @@ class Instance:
             newest = self._history.newest(self._id)
             try:
                 response = await coordinator.ask(api, message, version=version)
+                self._asked_deposed = self._is_deposed(coordinator)
                 code = _code_of(response)
                 coordinator.check(code)
                 self._judge(code, newest, api.name, is_init=api is ApiKey.INIT_PRODUCER_ID)
@@ -491,6 +492,10 @@ class Instance:
                     # It may still be on its way, and fence the very producer that has asked again.
                     self._owner.may_be_late = True
                 await asyncio.sleep(self._random.between(0.0, 2 * PAUSE_S))
+
+    def _is_deposed(self, coordinator: Coordinator) -> bool:
+        """Whether another broker is the coordinator by now, as the store has it."""
+        return self._owner.leader_of(coordinator.partition) not in (None, coordinator.broker)
 
     def _judge(self, code: ErrorCode, newest: int, what: str, *, is_init: bool = False) -> None:
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from sim.cluster import TRANSACTION_PARTITIONS
 from sim.workloads.examinations.guest import batches_of
-from tidelog.coordinator.partitions import partition_for
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import LATEST_TIMESTAMP, TopicPartition
-from tidelog.model.topics import TRANSACTION_STATE_TOPIC
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
@@ -209,8 +206,7 @@ async def _ends_again(producer: _Producer, partition: TopicPartition, version: i
 def _term(producer: _Producer) -> int | None:
     """Of its coordinator: the leader epoch of the partition that tells of it. None with a lone broker."""
     cluster = producer.guest.cluster
-    partition = TopicPartition(TRANSACTION_STATE_TOPIC, partition_for(producer.name, TRANSACTION_PARTITIONS))
-    leadership = cluster.leadership(partition)
+    leadership = cluster.leadership(producer.coordinator.partition)
     return None if leadership is None else leadership[1]
 
 

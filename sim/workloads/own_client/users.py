@@ -18,8 +18,7 @@ from sim.checks.transaction_history import TransactionHistory
 from sim.invariants import require
 from sim.plan import FaultKind
 from sim.waiting import until
-from sim.workloads.applications import coordinated_by
-from sim.workloads.coordination import committed_offsets
+from sim.workloads.coordination import committed_offsets, coordinated_by
 from sim.workloads.own_client.application import ClientApplication
 from sim.workloads.own_client.members import ClientMember
 from sim.workloads.own_client.producers import SILENT_S_MAX, ClientProducer
