@@ -47,8 +47,8 @@ async def records_pass_dead_followers(guest: Guest) -> None:
 
 async def epochs_are_told(guest: Guest) -> None:
     """Where each leader epoch ends: one in which nothing is written yet, the one before, one whose records are gone."""
-    if guest.cluster.states is None:
-        return
+    if guest.cluster.states is None or guest.cluster.plan.brokers == 1:
+        return  # A lone broker goes on in the epoch in which it stopped.
     partition = await guest.topic()
     await guest.written(partition, guest.batch([b"a", b"b", b"c"]))
     first = guest.state(partition).leader_epoch
