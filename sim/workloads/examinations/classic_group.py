@@ -127,6 +127,8 @@ class ClassicGroup:
             response = await coordinator.ask(ApiKey.LIST_GROUPS, request)
             found = {each.group_id: each.group_state for each in response.groups}
             is_right = (self.name in found) == (wanted == state) and set(found.values()) <= {wanted}
+            if not is_right:
+                await self.described(coordinator)  # NotNow where it is the coordinator no more.
             self.guest.holds(is_right, f"it is {state}, and ListGroups of {wanted} gives {found}")
 
     async def delete(self, coordinator: Coordinator) -> ErrorCode:
