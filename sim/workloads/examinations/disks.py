@@ -124,8 +124,15 @@ async def orders_are_tried_again(guest: Guest) -> None:
             state = states.state(partition)
             return state is not None and set(state.isr) == set(replicas) and state.leader >= 0
 
+        async def takes_records() -> bool:
+            try:
+                await guest.written(partition, guest.batch([b"a record"]))
+            except NotNow:  # The one to lead may still be without its log.
+                return False
+            return True
+
         await guest.comes(is_whole, f"{machine.name} had no descriptors for {partition}", BACK_S)
-        await guest.written(partition, guest.batch([b"a record"]))
+        await guest.comes(takes_records, f"{machine.name} had no descriptors for {partition}, which is led", BACK_S)
     finally:
         if machine.disk.fault is refuses:
             machine.disk.fault = None
