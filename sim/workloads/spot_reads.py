@@ -142,13 +142,14 @@ class SpotReader:
         found = await self._router.end_of_epoch(partition, epoch)
         if partition.topic in self._history.lossy:
             return
-        if found[0] != epoch and await self._router.offset(partition, EARLIEST_TIMESTAMP) > offset:
-            return
         behind = min((each for each, later in known.items() if later > epoch), default=found[1])
+        is_right = found[0] == epoch and offset < found[1] <= behind
+        if not is_right and await self._router.offset(partition, EARLIEST_TIMESTAMP) > offset:
+            return  # Retention has taken the record, and with it where its epoch ended.
         told = (
             f"{partition}: epoch {epoch} has a record at {offset}, ends at {found} says its leader, {behind} is later"
         )
-        require(3, found[0] == epoch and offset < found[1] <= behind, told)
+        require(3, is_right, told)
 
     async def _ask_for_end(self, partition: TopicPartition) -> None:
         """What the leader says of the log's end is its high watermark at some time between question and answer.
