@@ -440,4 +440,11 @@ ANSWER_MUTANTS: Final = (
         "                pass\n        result.replies",
         "a group whose last offset has expired stays",
     ),
+    Mutant(
+        "silence-counts-as-revoked",
+        "coordinator.groups.consumer.reconciliation",
+        "    if owned is None:\n        return True\n    return any(",
+        "    if owned is None:\n        return False\n    return any(",
+        "a KIP-848 member that does not say again what it owns counts as having given it up",
+    ),
 )

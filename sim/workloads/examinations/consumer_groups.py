@@ -49,8 +49,10 @@ class _Member:
         self._topic = topic
         self._topic_id = ZERO_TOPIC_ID
 
-    async def beat(self, epoch: int | None = None, topics: list[str] | None = None) -> ErrorCode:
-        """`topics`: what it subscribes to from now on."""
+    async def beat(
+        self, epoch: int | None = None, topics: list[str] | None = None, *, says_partitions: bool = True
+    ) -> ErrorCode:
+        """`topics`: what it subscribes to from now on. Without its partitions: they are those that it said last."""
         kind = messages.ConsumerGroupHeartbeatRequest
         said = self.epoch if epoch is None else epoch
         owned = [kind.TopicPartitions(topic_id=self._topic_id, partitions=sorted(self.owned))] if self.owned else []
@@ -61,7 +63,7 @@ class _Member:
             instance_id=self.instance,
             rebalance_timeout_ms=REBALANCE_MS if said == JOIN else -1,
             subscribed_topic_names=[self._topic] if said == JOIN else topics,
-            topic_partitions=[] if said == JOIN else owned,
+            topic_partitions=[] if said == JOIN else owned if says_partitions else None,
         )
         response = await self.coordinator.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, request)
         self.guest.check(response.error_code)
@@ -99,7 +101,10 @@ async def consumer_groups_are_kept(guest: Guest) -> None:
 
     async def is_out() -> bool:
         await other.expect_beat()
-        codes.add(await keeper.beat())
+        code = await keeper.beat(says_partitions=guest.random.chance(0.5))
+        told = f"a member has given up nothing, another one has {sorted(other.owned)}, and it is told {code.name}"
+        guest.holds(not other.owned or code is not ErrorCode.NONE, told)
+        codes.add(code)
         await asyncio.sleep(BEAT_S)
         return codes != {ErrorCode.NONE}
 
