@@ -447,4 +447,11 @@ ANSWER_MUTANTS: Final = (
         "    if owned is None:\n        return False\n    return any(",
         "a KIP-848 member that does not say again what it owns counts as having given it up",
     ),
+    Mutant(
+        "waiting-requests-left-at-close",
+        "broker.coordinators.shard",
+        "        waiting.extend(self.requests.values())\n",
+        "",
+        "requests that wait in a coordinator are not answered when another broker takes its place",
+    ),
 )

@@ -24,7 +24,7 @@ from sim.workloads.examinations.clients import (
 from sim.workloads.examinations.consumer_groups import consumer_groups_are_kept
 from sim.workloads.examinations.disks import orders_are_tried_again, power_cuts_take_nothing
 from sim.workloads.examinations.elections import elections_wait
-from sim.workloads.examinations.groups import classic_groups_are_kept, sessions_end
+from sim.workloads.examinations.groups import classic_groups_are_kept, moves_are_told, sessions_end
 from sim.workloads.examinations.guest import Guest
 from sim.workloads.examinations.offsets import offsets_expire
 from sim.workloads.examinations.records import batches_are_judged, fetches_keep_limits, timestamps_are_found
@@ -77,6 +77,7 @@ EXAMINATIONS: Final = (
     flushes_are_obeyed,
     offsets_expire,
     elections_wait,
+    moves_are_told,
 )
 OF_OUR_CLIENT: Final = (our_producer_tells, our_consumer_obeys, our_members_go_on, our_transactions_are_whole)
 """Those of runs with users of our own client, and of no others."""

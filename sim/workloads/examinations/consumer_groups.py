@@ -22,8 +22,6 @@ REBALANCE_MS: Final = 1_000
 BEAT_S: Final = 0.2
 DEATH_CHANCE: Final = 0.7
 """Of the coordinator, while a member is silent."""
-DEATHS_MAX: Final = 5
-"""Attempts with one: where disks are slow, the next coordinator may be found too late each time."""
 GAP_MS_MAX: Final = 2_000
 """Between two answered heartbeats, in which no session ends."""
 SILENT_S_MAX: Final = 50.0
@@ -186,7 +184,7 @@ async def _falls_silent(guest: Guest, member: _Member, partition: TopicPartition
         member.coordinator, member.group, partition, 5, generation=member.epoch + 1, member_id=member.name
     )
     guest.holds(code is ErrorCode.STALE_MEMBER_EPOCH, f"a commit of an epoch to come is answered {code.name}")
-    if guest.attempt < DEATHS_MAX and guest.random.chance(DEATH_CHANCE):
+    if guest.kills(DEATH_CHANCE):
         guest.machine(member.coordinator.broker).kill()
         member.coordinator.forget()
     heard_ms = guest.now_ms()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from sim.plan import FaultKind
 from sim.workloads.examinations.classic_group import REBALANCE_MS, ClassicGroup, ClassicMember
 from sim.workloads.examinations.guest import NotNow
 from tidelog.model.errors import ErrorCode
@@ -27,6 +29,10 @@ FIRST_S: Final = 0.03
 BEAT_S: Final = 0.3
 NOTE_LENGTH_MAX: Final = 4096
 """offset.metadata.max.bytes"""
+PATIENT_MS: Final = 20_000
+"""Session and rebalance timeout of members that the coordinator has no reason of its own to answer meanwhile."""
+MOVED_S_MAX: Final = 12.0
+"""In which a broker whose session was ended hears who leads instead; less than the client waits for an answer."""
 INSTANCE: Final = "here to stay"
 RESTART_CHANCE: Final = 0.7
 """Of the coordinator, in the middle."""
@@ -52,7 +58,7 @@ async def classic_groups_are_kept(guest: Guest) -> None:
     await group.expect_beat(dynamic, ErrorCode.UNKNOWN_MEMBER_ID, "of a stranger", member_id="stranger")
     await _commits(guest, group, dynamic, partition)
     await _static_returns(guest, group, static)
-    if guest.random.chance(RESTART_CHANCE):
+    if guest.kills(RESTART_CHANCE):
         await _coordinator_dies(guest, group, dynamic, static, partition)
     await group.leave(static)
     code = await _until_news(group, dynamic)
@@ -83,7 +89,7 @@ async def _session_ends(guest: Guest, group: ClassicGroup) -> None:
         heard_ms = guest.now_ms()
         await group.expect_beat(silent, ErrorCode.NONE, "of a member")
     with contextlib.ExitStack() as stack:
-        if guest.random.chance(RESTART_CHANCE):
+        if guest.kills(RESTART_CHANCE):
             heard_ms = guest.now_ms()  # With the next coordinator all sessions begin anew.
             if guest.cluster.plan.replication_factor > guest.cluster.plan.min_insync_replicas:
                 # It would soon be the coordinator again, and sessions would begin anew once more.
@@ -151,6 +157,33 @@ async def _waiting_members_hear(guest: Guest, group: ClassicGroup) -> None:
     await asyncio.gather(*map(group.sync, (newcomer, *members)))
     for member in (newcomer, *members):
         await group.leave(member)
+
+
+async def moves_are_told(guest: Guest) -> None:
+    """A member that waits for its assignment is answered when its coordinator is deposed, which goes on living."""
+    store = guest.cluster.store
+    if store is None or store.process is None or store.service is None or guest.cluster.plan.replication_factor < 2:
+        return
+    partition = await guest.topic()
+    group = ClassicGroup(guest, f"{partition.topic}-group", partition.topic)
+    members = [group.member(session_ms=PATIENT_MS) for _ in range(2)]
+    for member in members:
+        member.rebalance_ms = PATIENT_MS
+    await asyncio.gather(*map(group.join, members))
+    if members[0].generation != members[1].generation:
+        raise NotNow("one of them came too late for the first generation")
+    waiting = next(each for each in members if each.leader != each.member_id)
+    session = guest.cluster.session_of(guest.machine(waiting.coordinator.broker))
+    if session is None:
+        raise NotNow("the coordinator is not registered")
+    sync = asyncio.ensure_future(group.ask_to_sync(waiting))
+    await asyncio.sleep(BEAT_S)
+    guest.cluster.explain(FaultKind.SESSION_EXPIRY)
+    store.within(partial(store.service.end_session, session))
+    await asyncio.wait([sync], timeout=MOVED_S_MAX)
+    guest.holds(sync.done(), "its coordinator is one no more, and a member that waits for its assignment waits on")
+    with contextlib.suppress(OSError, TimeoutError):
+        await sync
 
 
 async def _two(guest: Guest, group: ClassicGroup) -> tuple[ClassicMember, ClassicMember]:

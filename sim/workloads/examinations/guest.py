@@ -47,6 +47,8 @@ TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 """With an empty name: all brokers."""
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+KILLING_ATTEMPTS: Final = 5
+"""Of an examination: where disks are slow, what a death begins may last too long each time."""
 LAST_WITH_RETENTION: Final = 4
 """Of OffsetCommit."""
 
@@ -158,6 +160,10 @@ class Guest:
         """NotNow for an error that passes."""
         if code in PASSING:
             raise NotNow(ErrorCode(code).name)
+
+    def kills(self, chance: float) -> bool:
+        """Whether a broker is to die now."""
+        return self.attempt < KILLING_ATTEMPTS and self.random.chance(chance)
 
     async def comes(self, question: Callable[[], Awaitable[bool]], told: str, seconds: float = SOON_S) -> None:
         """Asks until the answer is yes, no longer than that."""
