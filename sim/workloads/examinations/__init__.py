@@ -25,7 +25,7 @@ from sim.workloads.examinations.consumer_groups import consumer_groups_are_kept
 from sim.workloads.examinations.disks import orders_are_tried_again, power_cuts_take_nothing
 from sim.workloads.examinations.elections import elections_wait
 from sim.workloads.examinations.groups import classic_groups_are_kept, moves_are_told, sessions_end
-from sim.workloads.examinations.guest import Guest
+from sim.workloads.examinations.guest import BACK_S, LOOK_S, Guest
 from sim.workloads.examinations.offsets import offsets_expire
 from sim.workloads.examinations.records import batches_are_judged, fetches_keep_limits, timestamps_are_found
 from sim.workloads.examinations.replication import (
@@ -110,12 +110,13 @@ async def examine(
         return Guest(f"{name}-{attempt}", attempt, make_router, administrator, cluster, own, processes)
 
     for examination in chosen:
-        await _examine(examination, make_guest, trace)
+        await _examine(examination, make_guest, cluster, trace)
 
 
 async def _examine(
     examination: Callable[[Guest], Awaitable[None]],
     make_guest: Callable[[str, int], Guest],
+    cluster: Cluster,
     trace: Trace,
 ) -> None:
     name = examination.__name__.replace("_", "-")
@@ -130,7 +131,16 @@ async def _examine(
         finally:
             guest.close()
         await asyncio.sleep(PAUSE_S)
+        await _recovers(cluster)
     broken(17, f"{name} gets no answers")
+
+
+async def _recovers(cluster: Cluster) -> None:
+    """Waits for what an attempt has killed, not for ever."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + BACK_S
+    while loop.time() < deadline and not (cluster.all_serve and not cluster.ailments()):  # noqa: ASYNC110
+        await asyncio.sleep(LOOK_S)
 
 
 __all__ = ["EXAMINATIONS", "examine"]

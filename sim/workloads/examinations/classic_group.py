@@ -125,6 +125,7 @@ class ClassicGroup:
         for wanted in ("Stable", "Empty"):
             request = messages.ListGroupsRequest(states_filter=[wanted])
             response = await coordinator.ask(ApiKey.LIST_GROUPS, request)
+            self.guest.expect(response.error_code, ErrorCode.NONE, "ListGroups")
             found = {each.group_id: each.group_state for each in response.groups}
             is_right = (self.name in found) == (wanted == state) and set(found.values()) <= {wanted}
             if not is_right:

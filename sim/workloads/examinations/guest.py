@@ -141,6 +141,11 @@ class Guest:
         number = self._routers.index(router)
         return self._names[number]
 
+    @property
+    def clocks_jump(self) -> bool:
+        """Whether those of brokers may be far apart."""
+        return any("CLOCK" in kind.name for kind in self.cluster.plan.faults)
+
     def now_ms(self) -> int:
         """Of a clock that has never jumped."""
         return EPOCH_MS + int(asyncio.get_running_loop().time() * 1000)
