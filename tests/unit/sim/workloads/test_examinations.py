@@ -26,7 +26,8 @@ def examined(seed: int, *, clients: bool = False, log_dirs: int = 1, flushes: bo
     """What a seed's run notes of its examination, on a cluster that is asked nothing."""
     loop = VirtualLoop(SeededRandom(seed, "loop"))
     trace = Trace(loop.time, None)
-    cluster: Any = SimpleNamespace(plan=SimpleNamespace(clients=clients, log_dirs=log_dirs, flushes=flushes))
+    plan = SimpleNamespace(clients=clients, log_dirs=log_dirs, flushes=flushes)
+    cluster: Any = SimpleNamespace(plan=plan, all_serve=True, ailments=list)
     router: Any = SimpleNamespace(close=lambda: None)
     administrator: Any = None
     try:
