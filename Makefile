@@ -16,8 +16,8 @@ SAY_ABSENT = $(BIN)/python -c 'from tidelog.records import column_implementation
 they need a C compiler and the headers of Python (Debian, Ubuntu: apt install gcc python3-dev; then make clean venv). \
 It works without them: {i.PURE_COST}.")'
 
-# Three on two cores: for a third of their time tests wait for processes, clients and sessions.
-WORKERS ?= 3
+# Four on two cores: for a good part of their time tests wait for processes, clients and sessions.
+WORKERS ?= 4
 
 # Bytecode is written even where the environment says no: else each worker compiles all tests at each run, 12 s of CPU time.
 PYTEST := PYTHONDONTWRITEBYTECODE= PYTHONHASHSEED=0 python -m pytest -n $(WORKERS) --dist loadfile -q

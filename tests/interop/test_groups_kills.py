@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.amount import thorough
 from tests.conformance.clients import scenarios
 from tests.conformance.clients.scenarios import Site
 
@@ -28,6 +29,7 @@ def test_a_cooperative_group(site: Site) -> None:
     scenarios.under_kills(site, ["confluent"] * 3, assignor="cooperative-sticky")
 
 
+@thorough
 def test_a_group_of_the_next_generation(site: Site) -> None:
     """The same, with the coordinator assigning."""
     scenarios.under_kills(site, ["confluent"] * 3, protocol="consumer")

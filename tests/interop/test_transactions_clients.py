@@ -31,7 +31,8 @@ def test_interrupted(site: Site, client: str) -> None:
     scenarios.transact_under_kills(site, client)
 
 
-@pytest.mark.parametrize("client", daily(1, CLIENTS))
+@thorough
+@pytest.mark.parametrize("client", CLIENTS)
 def test_copied_exactly_once(site: Site, client: str) -> None:
     """Over kills of the application, of both coordinators and of a leader."""
     scenarios.copy(site, [client], kills=True)
