@@ -43,9 +43,7 @@ async def classic_groups_are_kept(guest: Guest) -> None:
     partition = await guest.topic()
     group = ClassicGroup(guest, f"{partition.topic}-group", partition.topic)
     dynamic, static = group.member(), group.member(INSTANCE)
-    await asyncio.gather(group.join(dynamic), group.join(static))
-    if dynamic.generation != static.generation:
-        raise NotNow("one of them came too late for the first generation")
+    await _join_together(group, dynamic, static)
     await asyncio.gather(group.sync(dynamic), group.sync(static))
     for member in (dynamic, static):
         guest.holds(
@@ -142,9 +140,7 @@ async def _waiting_members_hear(guest: Guest, group: ClassicGroup) -> None:
     members = [group.member(), group.member()]
     for member in members:
         member.rebalance_ms = LONG_REBALANCE_MS
-    await asyncio.gather(*map(group.join, members))
-    if members[0].generation != members[1].generation:
-        raise NotNow("one of them came too late for the first generation")
+    await _join_together(group, *members)
     waiting = next(each for each in members if each.leader != each.member_id)
     sync = asyncio.ensure_future(group.ask_to_sync(waiting))
     newcomer = group.member()
@@ -169,9 +165,7 @@ async def moves_are_told(guest: Guest) -> None:
     members = [group.member(session_ms=PATIENT_MS) for _ in range(2)]
     for member in members:
         member.rebalance_ms = PATIENT_MS
-    await asyncio.gather(*map(group.join, members))
-    if members[0].generation != members[1].generation:
-        raise NotNow("one of them came too late for the first generation")
+    await _join_together(group, *members)
     waiting = next(each for each in members if each.leader != each.member_id)
     session = guest.cluster.session_of(guest.machine(waiting.coordinator.broker))
     if session is None:
@@ -184,6 +178,13 @@ async def moves_are_told(guest: Guest) -> None:
     guest.holds(sync.done(), "its coordinator is one no more, and a member that waits for its assignment waits on")
     with contextlib.suppress(OSError, TimeoutError):
         await sync
+
+
+async def _join_together(group: ClassicGroup, *members: ClassicMember) -> None:
+    """In one generation; NotNow where it becomes two."""
+    await asyncio.gather(*map(group.join, members))
+    if len({member.generation for member in members}) > 1:
+        raise NotNow("one of them came too late for the first generation")
 
 
 async def _two(guest: Guest, group: ClassicGroup) -> tuple[ClassicMember, ClassicMember]:
