@@ -271,6 +271,11 @@ class Cluster:
 
     # Health.
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all machines serve, and nothing is left to come back."""
+        return self.all_serve and not self.ailments()
+
     def ailments(self) -> list[str]:
         """What is not as it should be long after the last fault (invariant 17)."""
         found = [f"{machine.name} does not run: {machine.failure}" for machine in self.machines if not _runs(machine)]

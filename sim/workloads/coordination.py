@@ -75,7 +75,7 @@ class Coordinator:
 
     @property
     def partition(self) -> TopicPartition:
-        """The one whose leader it is."""
+        """The partition whose leader is the coordinator."""
         return coordinated_by(self._key, self._key_type)
 
     async def ask(self, api: ApiKey, message: Message, *, timeout_s: float = 6.0, version: int | None = None) -> Any:

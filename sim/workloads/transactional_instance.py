@@ -131,8 +131,8 @@ class Instance:
         self.transaction: Transaction | None = None
         self._began_at = 0.0
         self._asked_deposed = False
-        """Whether the last one that was written to leads no more, or the last coordinator that was asked is none any
-        more, and does not know. It may ask a coordinator that knows the former epoch, or be that."""
+        """Whether the broker that answered last has been replaced, as leader or as coordinator, and may not know it. It
+        judges by the producer's former epoch, or asks a coordinator that does."""
 
     @property
     def is_young(self) -> bool:

@@ -139,7 +139,7 @@ async def _recovers(cluster: Cluster) -> None:
     """Waits for what an attempt has killed, not for ever."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + BACK_S
-    while loop.time() < deadline and not (cluster.all_serve and not cluster.ailments()):  # noqa: ASYNC110
+    while loop.time() < deadline and not cluster.is_whole:  # noqa: ASYNC110
         await asyncio.sleep(LOOK_S)
 
 

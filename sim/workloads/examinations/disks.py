@@ -127,7 +127,7 @@ async def orders_are_tried_again(guest: Guest) -> None:
         async def takes_records() -> bool:
             try:
                 await guest.written(partition, guest.batch([b"a record"]))
-            except NotNow:  # The one to lead may still be without its log.
+            except NotNow:  # The leader may not have made its log yet.
                 return False
             return True
 
@@ -141,7 +141,7 @@ async def orders_are_tried_again(guest: Guest) -> None:
 async def _all_are_back(guest: Guest) -> None:
     async def are_back() -> bool:
         await asyncio.sleep(0.2)
-        return guest.cluster.all_serve and not guest.cluster.ailments()
+        return guest.cluster.is_whole
 
     await guest.comes(are_back, f"after a power cut of all: {guest.cluster.ailments()[:3]}", BACK_S)
 

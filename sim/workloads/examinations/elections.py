@@ -27,7 +27,7 @@ SETTING: Final = "unclean.leader.election.enable"
 
 
 async def elections_wait(guest: Guest) -> None:
-    """Only a topic's own setting, or a command, makes one the leader that was not in sync."""
+    """Only the topic's setting, or a command, lets a replica lead that was not in sync."""
     cluster = guest.cluster
     if cluster.plan.brokers < BROKERS_MIN or cluster.states is None:
         return

@@ -32,7 +32,7 @@ NOTE_LENGTH_MAX: Final = 4096
 PATIENT_MS: Final = 20_000
 """Session and rebalance timeout of members that the coordinator has no reason of its own to answer meanwhile."""
 MOVED_S_MAX: Final = 12.0
-"""In which a broker whose session was ended hears who leads instead; less than the client waits for an answer."""
+"""Within it a broker whose session has ended learns that another broker leads; clients wait longer for an answer."""
 INSTANCE: Final = "here to stay"
 RESTART_CHANCE: Final = 0.7
 """Of the coordinator, in the middle."""
@@ -156,7 +156,7 @@ async def _waiting_members_hear(guest: Guest, group: ClassicGroup) -> None:
 
 
 async def moves_are_told(guest: Guest) -> None:
-    """A member that waits for its assignment is answered when its coordinator is deposed, which goes on living."""
+    """When another broker becomes the coordinator, the former one answers the members that wait for an assignment."""
     store = guest.cluster.store
     if store is None or store.process is None or store.service is None or guest.cluster.plan.replication_factor < 2:
         return
@@ -175,7 +175,7 @@ async def moves_are_told(guest: Guest) -> None:
     guest.cluster.explain(FaultKind.SESSION_EXPIRY)
     store.within(partial(store.service.end_session, session))
     await asyncio.wait([sync], timeout=MOVED_S_MAX)
-    guest.holds(sync.done(), "its coordinator is one no more, and a member that waits for its assignment waits on")
+    guest.holds(sync.done(), "another broker is the coordinator, and a member that waits for its part has no answer")
     with contextlib.suppress(OSError, TimeoutError):
         await sync
 

@@ -48,9 +48,9 @@ BROKER_RESOURCE: Final = 4
 """With an empty name: all brokers."""
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 KILLING_ATTEMPTS: Final = 5
-"""Of an examination: where disks are slow, what a death begins may last too long each time."""
+"""The first attempts at an examination may kill brokers: one with a slow disk may come back too late each time."""
 LAST_WITH_RETENTION: Final = 4
-"""Of OffsetCommit."""
+"""The last version of OffsetCommit in which a client names a retention time."""
 
 PASSING: Final = frozenset(
     {
@@ -143,7 +143,7 @@ class Guest:
 
     @property
     def clocks_jump(self) -> bool:
-        """Whether those of brokers may be far apart."""
+        """Whether the clocks of brokers may be far apart."""
         return any("CLOCK" in kind.name for kind in self.cluster.plan.faults)
 
     def now_ms(self) -> int:
@@ -416,7 +416,7 @@ class Guest:
         metadata: str = "",
         retention_ms: int | None = None,
     ) -> ErrorCode:
-        """What is said to an OffsetCommit; to one of an old client where a time is given after which it expires."""
+        """The error code of an OffsetCommit. `retention_ms`: an old client's, after which the offset expires."""
         kind = messages.OffsetCommitRequest
         committed = kind.OffsetCommitRequestPartition(
             partition_index=partition.partition, committed_offset=offset, committed_metadata=metadata

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tidelog.model.identifiers import TopicPartition
 
 RETENTION_MS: Final = 1_000
-"""That clients of old may ask for; the brokers' own is longer than a run."""
+"""Old clients may ask for it; the brokers' own retention is longer than a run."""
 EXPIRED_S: Final = 10.0
 """In which brokers look for expired offsets several times."""
 

@@ -104,7 +104,7 @@ class Durability:
         self._unsynced_from = closed.base_offset if noted is None else min(noted, closed.base_offset)
 
     def is_closing_flushed(self, closed: Segment) -> bool:
-        """Whether what the roll that closed a segment has written is durable: its indexes, and a snapshot."""
+        """Whether the indexes and the snapshot that the roll wrote when it closed a segment are durable."""
         return self._unsynced_from is None or closed.base_offset < self._unsynced_from
 
     def all_synced(self, log_end_offset: int) -> None:

@@ -27,7 +27,7 @@ def examined(seed: int, *, clients: bool = False, log_dirs: int = 1, flushes: bo
     loop = VirtualLoop(SeededRandom(seed, "loop"))
     trace = Trace(loop.time, None)
     plan = SimpleNamespace(clients=clients, log_dirs=log_dirs, flushes=flushes)
-    cluster: Any = SimpleNamespace(plan=plan, all_serve=True, ailments=list)
+    cluster: Any = SimpleNamespace(plan=plan, is_whole=True)
     router: Any = SimpleNamespace(close=lambda: None)
     administrator: Any = None
     try:
